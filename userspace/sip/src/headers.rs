@@ -1,0 +1,202 @@
+//! Header fields as slices of the datagram: folding, compact names, any case, any line end.
+//!
+//! Nothing is copied and nothing is interpreted beyond name and value (RFC 3261 section 7.3). A line that
+//! begins with a blank continues the one before; the headers end at the first empty line or with the
+//! datagram. One pass over the bytes, whatever they are.
+
+use memchr::{Memchr, memchr, memchr_iter};
+
+use crate::params::trim_space;
+use crate::start_line::{is_blank, skip_line_ends, trim_blanks_end};
+use crate::txn::{Seed, hash_call_id};
+
+/// A header name with its compact form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderName {
+    /// The full name; compared without case.
+    pub long: &'static str,
+    /// The compact form (RFC 3261 section 7.3.3), lower case.
+    pub compact: Option<u8>,
+}
+
+impl HeaderName {
+    /// Via.
+    pub const VIA: Self = Self { long: "Via", compact: Some(b'v') };
+    /// From.
+    pub const FROM: Self = Self { long: "From", compact: Some(b'f') };
+    /// To.
+    pub const TO: Self = Self { long: "To", compact: Some(b't') };
+    /// Call-ID.
+    pub const CALL_ID: Self = Self { long: "Call-ID", compact: Some(b'i') };
+    /// CSeq.
+    pub const CSEQ: Self = Self { long: "CSeq", compact: None };
+    /// Resource-Priority (RFC 4412).
+    pub const RESOURCE_PRIORITY: Self = Self { long: "Resource-Priority", compact: None };
+
+    /// Whether a name in a message is this one. Never by prefix.
+    #[must_use]
+    pub fn matches(self, name: &[u8]) -> bool {
+        match name {
+            [letter] => self.compact == Some(letter.to_ascii_lowercase()),
+            _ => name.eq_ignore_ascii_case(self.long.as_bytes()),
+        }
+    }
+}
+
+/// One header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// The name as it stands, without blanks behind it.
+    pub name: &'a [u8],
+    /// The value without blanks around it; folds inside are still there.
+    pub value: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    /// Splits a header line; `None` if it has no colon.
+    #[must_use]
+    pub fn split(line: &'a [u8]) -> Option<Self> {
+        let colon = memchr(b':', line)?;
+        Some(Self { name: trim_blanks_end(&line[..colon]), value: trim_space(&line[colon + 1..]) })
+    }
+
+    /// Whether the field has this name.
+    #[must_use]
+    pub fn is(&self, name: HeaderName) -> bool {
+        name.matches(self.name)
+    }
+}
+
+/// The header lines of a message, each with the lines that continue it.
+#[derive(Clone, Debug)]
+pub struct HeaderLines<'a> {
+    bytes: &'a [u8],
+    /// Offset of the next line; behind the last byte when nothing is left.
+    at: usize,
+    line_feeds: Memchr<'a>,
+}
+
+impl<'a> HeaderLines<'a> {
+    /// The lines of `bytes`, which begin right behind the start line's line end.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, line_feeds: memchr_iter(b'\n', bytes) }
+    }
+
+    /// The lines of a datagram, whatever its start line says.
+    #[must_use]
+    pub fn of(datagram: &'a [u8]) -> Self {
+        let from_start = &datagram[skip_line_ends(datagram)..];
+        let headers = memchr(b'\n', from_start).map_or(from_start.len(), |line_feed| line_feed + 1);
+        Self::new(&from_start[headers..])
+    }
+
+    /// The fields on these lines; lines without a colon are left out.
+    pub fn fields(self) -> impl Iterator<Item = Header<'a>> {
+        self.filter_map(Header::split)
+    }
+}
+
+impl<'a> Iterator for HeaderLines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let start = self.at;
+            let first = *self.bytes.get(start)?;
+            let mut end = self.line_feeds.next();
+            if matches!(self.bytes[start..], [b'\n', ..] | [b'\r', b'\n', ..]) {
+                self.at = self.bytes.len();
+                return None;
+            }
+            while let Some(line_feed) = end {
+                if !self.bytes.get(line_feed + 1).is_some_and(|byte| is_blank(*byte)) {
+                    break;
+                }
+                end = self.line_feeds.next();
+            }
+            self.at = end.map_or(self.bytes.len(), |line_feed| line_feed + 1);
+            // Only the very first line can begin with a blank; it continues the start line.
+            if !is_blank(first) {
+                return Some(&self.bytes[start..end.unwrap_or(self.bytes.len())]);
+            }
+        }
+    }
+}
+
+/// The value of the first Call-ID; `None` if there is none or it is empty.
+#[must_use]
+pub fn call_id(datagram: &[u8]) -> Option<&[u8]> {
+    HeaderLines::of(datagram)
+        .filter(|line| matches!(line[0], b'C' | b'c' | b'I' | b'i'))
+        .filter_map(Header::split)
+        .find(|header| header.is(HeaderName::CALL_ID))
+        .map(|header| header.value)
+        .filter(|value| !value.is_empty())
+}
+
+/// A keyed hash of the Call-ID, which keeps the messages of one call in order; 0 if there is none.
+#[must_use]
+pub fn call_key(seed: &Seed, datagram: &[u8]) -> u64 {
+    call_id(datagram).map_or(0, |value| hash_call_id(seed, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(text: &[u8]) -> Vec<(&[u8], &[u8])> {
+        HeaderLines::new(text).fields().map(|header| (header.name, header.value)).collect()
+    }
+
+    #[test]
+    fn names_lose_the_blanks_in_front_of_the_colon_and_values_those_around() {
+        let text = b"To :\r\n sip:a@b\r\nv:x\r\nCall-ID\t: 1 \r\n\r\nbody: no\r\n";
+        let expected: [(&[u8], &[u8]); 3] = [(b"To", b"sip:a@b"), (b"v", b"x"), (b"Call-ID", b"1")];
+        assert_eq!(fields(text), expected);
+    }
+
+    #[test]
+    fn bare_line_feeds_end_lines_and_headers() {
+        assert_eq!(fields(b"a:1\nb:2\n\nc:3\n"), [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
+    }
+
+    #[test]
+    fn a_folded_value_keeps_its_folds_and_a_body_that_begins_blank_is_no_fold() {
+        assert_eq!(fields(b"a:1\r\n 2\r\n\t3\r\n\r\n body"), [(&b"a"[..], &b"1\r\n 2\r\n\t3"[..])]);
+    }
+
+    #[test]
+    fn a_first_line_that_begins_blank_belongs_to_the_start_line() {
+        assert_eq!(fields(b" To: x\r\n more\r\na:1\r\n"), [(&b"a"[..], &b"1"[..])]);
+    }
+
+    #[test]
+    fn headers_may_end_with_the_datagram() {
+        assert_eq!(fields(b"a:1\r\nb:2"), [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
+        assert_eq!(fields(b"a:1\r\n"), [(&b"a"[..], &b"1"[..])]);
+        assert_eq!(fields(b"\r"), []);
+        assert_eq!(fields(b""), []);
+    }
+
+    #[test]
+    fn a_name_is_never_matched_by_its_beginning() {
+        assert!(HeaderName::CALL_ID.matches(b"call-id"));
+        assert!(HeaderName::CALL_ID.matches(b"I"));
+        assert!(!HeaderName::CALL_ID.matches(b"Call-ID2"));
+        assert!(!HeaderName::TO.matches(b"Tolerance"));
+        assert!(!HeaderName::CSEQ.matches(b"c"));
+        assert!(!HeaderName::VIA.matches(b""));
+    }
+
+    #[test]
+    fn the_call_id_is_found_under_both_names_and_its_case_matters() {
+        let seed = Seed([1, 2, 3, 4]);
+        assert_eq!(call_id(b"\r\nBYE a SIP/2.0\r\nContact: c\r\ni : x@y \r\n\r\n"), Some(&b"x@y"[..]));
+        assert_eq!(call_id(b"BYE a SIP/2.0\r\nCall-ID:\r\n\r\nCall-ID: body"), None);
+        let lower = call_key(&seed, b"A b SIP/2.0\nCall-ID: x\n");
+        assert_eq!(lower, call_key(&seed, b"C d SIP/2.0\r\nVia: 1\r\nI:x\r\n\r\n"));
+        assert_ne!(lower, call_key(&seed, b"A b SIP/2.0\nCall-ID: X\n"));
+        assert_eq!(call_key(&seed, b"A b SIP/2.0\nTo: X\n"), 0);
+    }
+}

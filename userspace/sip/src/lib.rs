@@ -1,0 +1,33 @@
+//! SIP over UDP as bytes: headers of the wire, start line, classes, transaction hash, hand-off, refusals.
+//!
+//! Everything here is a function of its arguments. There is no I/O, no clock, no `unsafe`, no allocation
+//! after set-up, and no panic on any input, so the worker, the tests, the fuzzers and the simulator run the
+//! same code. What is *not* here: rings and frames (`afxdp`), whether to admit (`overload`), SIP state of any
+//! kind. The kernel's half of the same rules is `xdp-prog`; the two must agree wherever the kernel decides.
+
+#![forbid(unsafe_code)]
+
+mod checksum;
+pub mod class;
+pub mod handoff;
+pub mod headers;
+pub mod message;
+mod params;
+pub mod reply;
+pub mod reply_packet;
+mod reply_writer;
+pub mod start_line;
+mod tag;
+pub mod txn;
+mod via;
+pub mod wire;
+
+pub use class::{Class, MarkerForm, Method, Reason, Verdict, verdict_of};
+pub use handoff::{Checksum, HandoffError, prepare_handoff, verify_udp};
+pub use headers::{call_id, call_key};
+pub use message::{KernelFindings, Message, classify, classify_rest};
+pub use reply::{NoReply, Reply, ReplyLine, is_ack_of_own_reply, write_reply, write_response};
+pub use reply_packet::{write_answer_packet, write_reply_packet};
+pub use start_line::{Marker, StartLine};
+pub use txn::{Seed, share_hash, transaction_hash};
+pub use wire::{Datagram, Services, parse_packet};
