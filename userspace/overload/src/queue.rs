@@ -1,0 +1,290 @@
+//! The waiting line: strict priority between lanes, first come first served within one, and no call out of order.
+//!
+//! ```text
+//!   push_control ──► control ──┐
+//!                      ▲       ├──► pop
+//!   push_new ───────► new ─────┤       a control message of a call whose originals still wait takes
+//!                              │       them along: they move to the end of control, then it follows
+//!   push_copy ──────► copy ────┘
+//! ```
+//!
+//! A CANCEL or ACK must not overtake the INVITE that still waits: the server would answer 481 and ring afterwards.
+//! Moving the INVITE forward keeps both the order and the priority of what refers to it. Copies are not moved; their
+//! original, which counts, always leaves before them.
+//!
+//! Everything is allocated by [`CallQueue::new`]. Each operation touches a bounded number of places: a slab slot,
+//! list neighbours, and at most [`calls::GROUPS_PER_BUCKET`] calls of one index bucket, whatever the keys are.
+//! Pulling a call forward costs a step for each original moved, and each is moved once.
+
+mod calls;
+mod slab;
+
+use self::calls::CallIndex;
+use self::slab::{Line, Slab};
+use crate::Nanos;
+use crate::gate::Discipline;
+
+/// What a message is to the waiting line, in order of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Lane {
+    /// Whatever is never shed: responses, ACK, CANCEL, in-dialog, emergency.
+    Control = 0,
+    /// Originals.
+    New = 1,
+    /// Retransmissions.
+    Copy = 2,
+}
+
+impl Lane {
+    /// All lanes in order of service.
+    pub const ALL: [Self; 3] = [Self::Control, Self::New, Self::Copy];
+
+    /// The name in metrics and documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::New => "new",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// How many messages of each lane may wait. Each lane has its own room, so that copies cannot crowd out originals;
+/// a queue without classes has one room of the total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueCapacity {
+    /// Control messages.
+    pub control: u32,
+    /// Originals, also those that were pulled forward.
+    pub new: u32,
+    /// Copies.
+    pub copy: u32,
+}
+
+impl QueueCapacity {
+    /// The most messages that are held at once, which is what the frame budget must provide for.
+    #[must_use]
+    pub const fn total(self) -> usize {
+        self.control as usize + self.new as usize + self.copy as usize
+    }
+
+    const fn of(self, lane: Lane) -> usize {
+        match lane {
+            Lane::Control => self.control as usize,
+            Lane::New => self.new as usize,
+            Lane::Copy => self.copy as usize,
+        }
+    }
+}
+
+/// A message on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served<T> {
+    /// What was pushed.
+    pub item: T,
+    /// The lane it was pushed into.
+    pub lane: Lane,
+    /// True for an original that a later message of its call has pulled forward.
+    pub promoted: bool,
+    /// Time since its arrival; 0 when the clock says it arrives in the future.
+    pub waited_ns: Nanos,
+}
+
+/// The waiting line of one service at one worker.
+///
+/// INVARIANT: an original is in the call index exactly while it waits in the new lane of a priority queue under a key
+/// other than 0; and messages pushed = popped + expired + held.
+#[derive(Debug)]
+pub struct CallQueue<T> {
+    discipline: Discipline,
+    capacity: QueueCapacity,
+    slab: Slab<T>,
+    /// One line a lane; a queue without classes uses the first only.
+    lines: [Line; 3],
+    /// Messages held, by the lane they were pushed into.
+    held: [usize; 3],
+    promoted: usize,
+    calls: CallIndex,
+}
+
+impl<T> CallQueue<T> {
+    /// An empty queue with all the memory it will ever use.
+    #[must_use]
+    pub fn new(discipline: Discipline, capacity: QueueCapacity) -> Self {
+        Self {
+            discipline,
+            capacity,
+            slab: Slab::new(capacity.total()),
+            lines: [Line::EMPTY; 3],
+            held: [0; 3],
+            promoted: 0,
+            calls: CallIndex::new(capacity.total()),
+        }
+    }
+
+    /// Appends a message that arrived at `arrival_ns`. `call_key` says to which call it belongs, 0 that this is not
+    /// known, in which case it neither pulls anything forward nor is pulled.
+    ///
+    /// # Errors
+    /// The message itself, when its lane has no room. Nothing has changed then.
+    pub fn push(&mut self, lane: Lane, call_key: u64, arrival_ns: Nanos, item: T) -> Result<(), T> {
+        if self.room(lane) == 0 {
+            return Err(item);
+        }
+        // Room in a lane is room in the slab, which is as large as all lanes together.
+        let slot = self.slab.insert(item, lane, call_key, arrival_ns)?;
+        self.held[lane as usize] += 1;
+        match (self.discipline, lane) {
+            (Discipline::Fifo, _) => self.slab.append(&mut self.lines[0], slot),
+            (Discipline::Priority, Lane::Control) => {
+                self.pull_forward(call_key);
+                self.slab.append(&mut self.lines[Lane::Control as usize], slot);
+            }
+            (Discipline::Priority, _) => {
+                if lane == Lane::New && call_key != 0 {
+                    self.calls.append(slot, call_key);
+                }
+                self.slab.append(&mut self.lines[lane as usize], slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// [`CallQueue::push`] into the control lane.
+    ///
+    /// # Errors
+    /// The message itself, when the lane has no room.
+    pub fn push_control(&mut self, call_key: u64, arrival_ns: Nanos, item: T) -> Result<(), T> {
+        self.push(Lane::Control, call_key, arrival_ns, item)
+    }
+
+    /// [`CallQueue::push`] into the new lane.
+    ///
+    /// # Errors
+    /// The message itself, when the lane has no room.
+    pub fn push_new(&mut self, call_key: u64, arrival_ns: Nanos, item: T) -> Result<(), T> {
+        self.push(Lane::New, call_key, arrival_ns, item)
+    }
+
+    /// [`CallQueue::push`] into the copy lane.
+    ///
+    /// # Errors
+    /// The message itself, when the lane has no room.
+    pub fn push_copy(&mut self, call_key: u64, arrival_ns: Nanos, item: T) -> Result<(), T> {
+        self.push(Lane::Copy, call_key, arrival_ns, item)
+    }
+
+    /// Moves the waiting originals of a call, in their order, to the end of the control lane.
+    fn pull_forward(&mut self, call_key: u64) {
+        if call_key == 0 {
+            return;
+        }
+        let mut next = self.calls.take(call_key);
+        while let Some(slot) = next {
+            next = self.calls.after(slot);
+            self.slab.unlink(&mut self.lines[Lane::New as usize], slot);
+            self.slab.append(&mut self.lines[Lane::Control as usize], slot);
+            self.promoted += 1;
+        }
+    }
+
+    /// The message to serve next.
+    pub fn pop(&mut self, now: Nanos) -> Option<Served<T>> {
+        Lane::ALL.into_iter().find_map(|line| self.pop_line(line, now))
+    }
+
+    /// What [`CallQueue::pop`] would give, and the lane it was pushed into.
+    #[must_use]
+    pub fn peek(&self) -> Option<(Lane, &T)> {
+        let slot = self.lines.iter().find_map(Line::first)?;
+        let entry = self.slab.entry(slot)?;
+        Some((entry.lane, &entry.item))
+    }
+
+    /// Takes out the longest waiting original if it has waited for more than `max_wait_ns`; call until `None`.
+    ///
+    /// Originals that were pulled forward do not expire, since what pulled them refers to them. Nothing expires in a
+    /// queue without classes: it stands for a plain socket buffer.
+    pub fn expire(&mut self, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {
+        self.expire_line(Lane::New, now, max_wait_ns)
+    }
+
+    /// The same for the copy lane.
+    pub fn expire_copy(&mut self, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {
+        self.expire_line(Lane::Copy, now, max_wait_ns)
+    }
+
+    fn expire_line(&mut self, line: Lane, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {
+        let oldest = self.slab.entry(self.lines[line as usize].first()?)?;
+        if now.saturating_sub(oldest.arrival_ns) > max_wait_ns { self.pop_line(line, now) } else { None }
+    }
+
+    fn pop_line(&mut self, line: Lane, now: Nanos) -> Option<Served<T>> {
+        let slot = self.lines[line as usize].first()?;
+        self.slab.unlink(&mut self.lines[line as usize], slot);
+        let entry = self.slab.remove(slot)?;
+        self.held[entry.lane as usize] -= 1;
+        let mut promoted = false;
+        if self.discipline == Discipline::Priority && entry.lane == Lane::New {
+            promoted = line == Lane::Control;
+            if promoted {
+                self.promoted -= 1;
+            } else if entry.call_key != 0 {
+                self.calls.remove_oldest(slot, entry.call_key);
+            }
+        }
+        let waited_ns = now.saturating_sub(entry.arrival_ns);
+        Some(Served { item: entry.item, lane: entry.lane, promoted, waited_ns })
+    }
+
+    /// Messages held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.iter().sum()
+    }
+
+    /// True when nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Messages held that were pushed into this lane, wherever they wait now. For [`Lane::New`] this is the number of
+    /// waiting originals that the gate counts.
+    #[must_use]
+    pub const fn len_of(&self, lane: Lane) -> usize {
+        self.held[lane as usize]
+    }
+
+    /// Originals that were pulled forward and still wait.
+    #[must_use]
+    pub const fn promoted_len(&self) -> usize {
+        self.promoted
+    }
+
+    /// How many more messages this lane takes.
+    #[must_use]
+    pub fn room(&self, lane: Lane) -> usize {
+        match self.discipline {
+            Discipline::Fifo => self.capacity.total() - self.len(),
+            Discipline::Priority => self.capacity.of(lane) - self.held[lane as usize],
+        }
+    }
+
+    /// The room that was asked for.
+    #[must_use]
+    pub const fn capacity(&self) -> QueueCapacity {
+        self.capacity
+    }
+
+    /// The order of service.
+    #[must_use]
+    pub const fn discipline(&self) -> Discipline {
+        self.discipline
+    }
+}
+
+#[cfg(test)]
+mod tests;
