@@ -1,0 +1,11 @@
+//! The theory that the data path is checked against.
+//!
+//! Formulas are small pure files with their assumptions, symbols and sources on top. The simulation is not a second
+//! implementation: it drives the gates and the waiting line of `overload`, the code that runs live, so that a
+//! difference to the formula is a difference of the product. What is deliberately not here: anything that runs in
+//! the product, and any statement about the server beyond a service time.
+
+#![forbid(unsafe_code)]
+
+pub mod hysteresis;
+pub mod simulate;
