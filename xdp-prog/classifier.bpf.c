@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+/*
+ * The verdict on every packet of a NIC queue: what it is, and which ring, the kernel or nobody gets it.
+ *
+ * The order of decisions: not for a service (pass) - not to be decided here: fragment, exotic, oversize
+ * (pass) - keep-alive, STUN, no SIP (pass, or drop by setting) - what the start line alone decides (control,
+ * retransmission) - the gate: while it is normal, the rest goes to ring `new` unread; otherwise the headers
+ * are read, and an original outside the admitted share is shed. Whatever a bounded scan cannot tell goes to
+ * ring `new` as `undecided`.
+ *
+ * Each packet is counted exactly once. What goes to a ring carries struct packet_meta in front. An empty
+ * socket slot and a driver without room for metadata both mean XDP_PASS: without sipweir the server gets its
+ * packets as ever.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+#include "maps.h"
+#include "parsing.h"
+#include "words.h"
+#include "start_line.h"
+#include "headers.h"
+#include "txn.h"
+
+_Static_assert(sizeof(struct packet_meta) == 32, "kernels before 6.8 accept 32 bytes of metadata");
+
+static __always_inline int pass(enum packet_class class, enum reason reason)
+{
+	count(class, VERDICT_PASS, reason);
+	return XDP_PASS;
+}
+
+static __always_inline int drop(enum packet_class class, enum reason reason)
+{
+	count(class, VERDICT_DROP, reason);
+	return XDP_DROP;
+}
+
+/* The class of a packet that some header's reason ends before it is known whether it is for a service. */
+static __always_inline enum packet_class class_of(enum reason reason)
+{
+	switch (reason) {
+	case REASON_IP_FRAGMENT:
+		return CLASS_FRAGMENT;
+	case REASON_LINK_MULTICAST:
+	case REASON_NOT_IP:
+	case REASON_NOT_UDP:
+	case REASON_NO_SERVICE:
+		return CLASS_FOREIGN;
+	default:
+		return CLASS_EXOTIC;
+	}
+}
+
+static __always_inline enum reason parse_headers(struct cursor *cursor, struct flow *flow)
+{
+	enum reason reason;
+	__u16 ethertype;
+
+	reason = parse_ethernet(cursor, &ethertype);
+	if (reason)
+		return reason;
+	reason = parse_vlan(cursor, &ethertype);
+	if (reason)
+		return reason;
+	if (ethertype == ETH_P_IP)
+		reason = parse_ipv4(cursor, flow);
+	else if (ethertype == ETH_P_IPV6)
+		reason = parse_ipv6(cursor, flow);
+	else
+		reason = REASON_NOT_IP;
+	if (reason)
+		return reason;
+	return parse_udp(cursor, flow);
+}
+
+/* The service of a local address and port: the exact address wins over "any". False: none. */
+static __always_inline _Bool find_service(const struct flow *flow, __u32 *service)
+{
+	struct service_key key = {.port = flow->port, .family = flow->family};
+	__u32 *index = 0;
+
+	if (!(service_ports[flow->port / 64] >> (flow->port % 64) & 1))
+		return 0;
+	if (flow->family == FAMILY_IPV4 ? has_exact_v4 : has_exact_v6) {
+		key.address[0] = flow->destination[0];
+		key.address[1] = flow->destination[1];
+		index = bpf_map_lookup_elem(&services, &key);
+	}
+	if (!index && has_any_address) {
+		key.address[0] = key.address[1] = 0;
+		key.family = FAMILY_ANY;
+		index = bpf_map_lookup_elem(&services, &key);
+	}
+	if (!index)
+		return 0;
+	*service = *index;
+	return 1;
+}
+
+/* Reads the gate word once. A queue outside the table has no worker, and no gate. */
+static __always_inline __u64 gate_of(__u32 service, __u32 queue)
+{
+	__u32 index = service * QUEUES_MAX + queue;
+
+	if (queue >= QUEUES_MAX || index >= SERVICES_MAX * QUEUES_MAX)
+		return 0;
+	return gates[index];
+}
+
+/* An original, while the gate is not normal. */
+static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct message *message, __u64 gate)
+{
+	enum verdict refused = VERDICT_DROP;
+
+	if (reply_owed >> (message->meta.service & 63) & 1)
+		refused = VERDICT_RING_REJECT;
+	if (gate >> GATE_STATE_SHIFT == GATE_DISCARD) {
+		message->meta.reason = REASON_GATE_DISCARD;
+		return refused;
+	}
+	message->meta.txn_hash = hash_transaction(ctx, message);
+	if (share_hash(message->meta.txn_hash) < (__u32)gate) {
+		message->meta.reason = REASON_SHARE_INSIDE;
+		return VERDICT_RING_NEW;
+	}
+	message->meta.reason = REASON_SHARE_OUTSIDE;
+	return refused;
+}
+
+/* What the start line left open, decided by gate and headers. */
+static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct message *message)
+{
+	__u64 gate = single_ring ? 0 : gate_of(message->meta.service, ctx->rx_queue_index);
+	__u32 state = gate >> GATE_STATE_SHIFT;
+
+	/* A word that nobody could have written opens the gate, too. */
+	if (state != GATE_OVERLOAD && state != GATE_DISCARD) {
+		conclude(message, CLASS_UNDECIDED, REASON_HEADERS_UNREAD);
+		return VERDICT_RING_NEW;
+	}
+	scan_headers(ctx, message);
+	if (message->meta.class == CLASS_ORIGINAL)
+		return shed_or_admit(ctx, message, gate);
+	return message->meta.class == CLASS_UNDECIDED ? VERDICT_RING_NEW : VERDICT_RING_CONTROL;
+}
+
+/* Class, reason and verdict of a datagram for a service. */
+static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *message)
+{
+	enum verdict verdict;
+
+	scan_start_line(ctx, message);
+	switch (message->meta.class) {
+	case CLASS_KEEPALIVE:
+	case CLASS_STUN:
+		return VERDICT_PASS;
+	case CLASS_NOT_SIP:
+		return not_sip_drop ? VERDICT_DROP : VERDICT_PASS;
+	case CLASS_ORIGINAL:
+		verdict = judge_original(ctx, message);
+		break;
+	case CLASS_COPY:
+		verdict = VERDICT_RING_RETRANSMISSION;
+		break;
+	case CLASS_UNDECIDED:
+		verdict = VERDICT_RING_NEW;
+		break;
+	default:
+		verdict = VERDICT_RING_CONTROL;
+	}
+	return single_ring ? VERDICT_RING_NEW : verdict;
+}
+
+/*
+ * Makes room for the metadata right in front of the packet; null where that is impossible. Room of the right
+ * size may be there already (another program's, or the one before in a repeated test run). Any other size is
+ * a stranger's: it would stand between ours and the packet, where user space does not look.
+ */
+static __always_inline struct packet_meta *metadata_of(struct xdp_md *ctx)
+{
+	struct packet_meta *meta = (struct packet_meta *)(long)ctx->data_meta;
+	_Bool is_there = (__u8 *)(meta + 1) <= (__u8 *)(long)ctx->data;
+
+	if (bpf_xdp_adjust_meta(ctx, is_there ? 0 : -(int)sizeof(*meta)))
+		return 0;
+	meta = (struct packet_meta *)(long)ctx->data_meta;
+	if ((__u8 *)(meta + 1) > (__u8 *)(long)ctx->data || (__u8 *)(meta + 1) + 1 <= (__u8 *)(long)ctx->data)
+		return 0;
+	return meta;
+}
+
+/*
+ * Writes the metadata and redirects the packet. Without metadata user space would read the bytes of an older
+ * packet as this one's, so the packet goes to the kernel instead, and its counter says so: no other way leads
+ * to VERDICT_PASS with a class that belongs to a ring (Counters::without_metadata).
+ */
+static __always_inline int deliver(struct xdp_md *ctx, struct message *message, enum verdict verdict)
+{
+	struct packet_meta *meta;
+
+	message->meta.arrival_ns = bpf_ktime_get_ns();
+	meta = metadata_of(ctx);
+	if (!meta)
+		return pass(message->meta.class, message->meta.reason);
+	*meta = message->meta;
+	count(message->meta.class, verdict, message->meta.reason);
+	return bpf_redirect_map(&sockets, ctx->rx_queue_index * RINGS + verdict, XDP_PASS);
+}
+
+SEC("xdp")
+int sipweir(struct xdp_md *ctx)
+{
+	struct cursor cursor = {.pos = (__u8 *)(long)ctx->data, .end = (__u8 *)(long)ctx->data_end};
+	struct message message = {};
+	struct flow flow = {};
+	enum verdict verdict;
+	enum reason reason;
+	__u32 service;
+
+	reason = parse_headers(&cursor, &flow);
+	if (reason)
+		return pass(class_of(reason), reason);
+	if (!find_service(&flow, &service))
+		return pass(CLASS_FOREIGN, REASON_NO_SERVICE);
+	reason = check_udp_len(&flow);
+	if (reason)
+		return pass(class_of(reason), reason);
+	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)
+		return pass(CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
+
+	message.meta.service = service;
+	message.meta.payload_offset = flow.payload_offset;
+	message.meta.payload_len = flow.udp_len - sizeof(struct udphdr);
+	message.end = flow.payload_offset + flow.udp_len - sizeof(struct udphdr);
+	message.source[0] = flow.source[0];
+	message.source[1] = flow.source[1];
+	verdict = judge(ctx, &message);
+	if (verdict == VERDICT_PASS)
+		return pass(message.meta.class, message.meta.reason);
+	if (verdict == VERDICT_DROP)
+		return drop(message.meta.class, message.meta.reason);
+	return deliver(ctx, &message, verdict);
+}
+
+/* The kernel lets only GPL-compatible programs call helpers such as bpf_ktime_get_ns; MIT is the other half.
+ */
+char program_license[] SEC("license") = "Dual MIT/GPL";

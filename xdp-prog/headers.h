@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * The headers, read only while the gate of the service is not normal: is this request one that must not be
+ * shed?
+ *
+ * Two headers matter: Resource-Priority, and To with a tag. One pass over eight-byte words stops at line
+ * ends; the first letter of a line decides whether anything more is looked at. Every form that is not the
+ * usual one makes the message undecided, which is never shed here: user space reads it again without bounds
+ * (userspace/sip, headers.rs).
+ */
+#ifndef SIPWEIR_HEADERS_H
+#define SIPWEIR_HEADERS_H
+
+#include "abi.h"
+#include "message.h"
+#include "words.h"
+
+/* Bytes behind the start line. Smaller: long INVITEs escape the gate in the kernel and are shed by the
+ * worker. */
+#define HEADER_SCAN_MAX 2048
+
+/* Header lines; an INVITE through several proxies has 30. */
+#define HEADER_LINES_MAX 64
+
+#define HEADER_STEPS_MAX (HEADER_SCAN_MAX / 8 + HEADER_LINES_MAX)
+
+/* Words of one To line, and semicolons, quotes and line ends met in it. */
+#define TO_STEPS_MAX (256 / 8 + 16)
+
+/* A line shorter than this cannot be read as a whole word, and cannot hold what is looked for. */
+#define HEADER_LINE_MIN 8
+
+/* What a line says about the request: bits, because the verifier follows sums of bits and not choices. */
+enum finding {
+	FOUND_TO = 1,
+	FOUND_TO_TAG = 2, /* certain; beside FOUND_TO */
+	FOUND_PRIORITY = 4,
+	FOUND_UNCLEAR = 8,
+	FOUND_END = 16, /* the empty line, or the end of the datagram */
+};
+
+#define TAG_START WORD_5(';', 't', 'a', 'g', '=')
+
+/*
+ * The To line whose value starts at `pos`. A tag is certain as ">;tag=" in a line without quotes, and
+ * certainly absent if no semicolon is followed by a blank or the letter t. All else, and a folded line, is
+ * unclear.
+ */
+__noinline int scan_to(struct xdp_md *ctx, __u32 value, __u32 end_of_datagram)
+{
+	struct window window = window_of(ctx);
+	__u64 pos = value, end = end_of_datagram, marks = 0, word;
+	int finding = FOUND_TO;
+	long left;
+
+	for (int i = 0; i < TO_STEPS_MAX; i++) {
+		__u64 at, token;
+		int byte, next;
+
+		if (!marks) {
+			left = bytes_left(pos, end);
+			/* A To without a line end: whether more was to come is for user space to say. */
+			if (left <= 0)
+				return FOUND_UNCLEAR;
+			if (left < 8 ? !last_bytes(&window, end, left, &word) : !word_at(&window, pos, &word))
+				return FOUND_UNCLEAR;
+			marks = marks_of(word, '\n') | marks_of(word, ';') | marks_of(word, '"');
+			pos = bounded(pos + 8);
+			continue;
+		}
+		at = pos - 8 + lowest(marks);
+		marks &= marks - 1;
+		byte = byte_at(&window, at);
+		next = bytes_left(at, end) > 1 ? byte_at(&window, at + 1) : -1;
+		if (byte == '\n')
+			return is_blank(next) ? FOUND_UNCLEAR : finding;
+		if (byte == '"')
+			return FOUND_UNCLEAR;
+		if (!is_blank(next) && !is_letter(next, 't') && next != '\r' && next != '\n')
+			continue;
+		if (finding & FOUND_TO_TAG)
+			continue;
+		if (byte_at(&window, at - 1) != '>' || !word_at(&window, at, &token) ||
+		    low_bytes(token | WORD_5(0, LOWER_CASE_BIT, LOWER_CASE_BIT, LOWER_CASE_BIT, 0), 5) !=
+			TAG_START)
+			return FOUND_UNCLEAR;
+		finding |= FOUND_TO_TAG;
+	}
+	return FOUND_UNCLEAR;
+}
+
+/* A line that starts at `line` with t or T; `word` is its first word. */
+static __always_inline int to_header(struct xdp_md *ctx, __u64 line, __u64 word, __u64 end)
+{
+	__u64 name_len = is_letter(word >> 8 & 0xff, 'o') ? 2 : 1;
+	int next = word >> (8 * name_len) & 0xff;
+
+	if (is_blank(next)) {
+		name_len++;
+		next = word >> (8 * name_len) & 0xff;
+		if (next != ':')
+			return FOUND_UNCLEAR;
+	}
+	if (next == ':')
+		return scan_to(ctx, line + name_len + 1, end);
+	return next == '\r' || next == '\n' ? FOUND_UNCLEAR : 0;
+}
+
+/* A line that starts at `line` with r or R; `word` is its first word. */
+static __always_inline int priority_header(const struct window *window, __u64 line, __u64 word, __u64 end)
+{
+	__u64 middle;
+	int last, next;
+
+	if ((word | EACH_BYTE(LOWER_CASE_BIT)) != WORD_8('r', 'e', 's', 'o', 'u', 'r', 'c', 'e'))
+		return 0;
+	if (line + 18 > end)
+		return FOUND_UNCLEAR;
+	if (!word_at(window, line + 8, &middle))
+		return FOUND_UNCLEAR;
+	/* Setting bit 5 leaves '-' as it is, but makes one of CR. */
+	if (byte_at(window, line + 8) != '-' ||
+	    (middle | EACH_BYTE(LOWER_CASE_BIT)) != WORD_8('-', 'p', 'r', 'i', 'o', 'r', 'i', 't'))
+		return 0;
+	last = byte_at(window, line + 16);
+	next = byte_at(window, line + 17);
+	if (!is_letter(last, 'y'))
+		return 0;
+	if (next == ':')
+		return FOUND_PRIORITY;
+	return is_blank(next) || next == '\r' || next == '\n' ? FOUND_UNCLEAR : 0;
+}
+
+/* The line that starts at `start`, which is before the datagram's end, as bits of enum finding. */
+__noinline int read_line(struct xdp_md *ctx, __u32 start, __u32 end_of_datagram)
+{
+	struct window window = window_of(ctx);
+	__u64 line = start, end = end_of_datagram, word;
+	int first = byte_at(&window, line);
+
+	if (first == '\n' || (first == '\r' && line + 1 < end && byte_at(&window, line + 1) == '\n'))
+		return FOUND_END;
+	if (!is_letter(first, 't') && !is_letter(first, 'r'))
+		return 0;
+	if (line + HEADER_LINE_MIN > end || !word_at(&window, line, &word))
+		return FOUND_UNCLEAR;
+	if (is_letter(first, 't'))
+		return to_header(ctx, line, word, end);
+	return priority_header(&window, line, word, end);
+}
+
+/* True for the first byte of a line that read_line has something to say about. */
+static __always_inline _Bool is_of_interest(int first)
+{
+	return first == '\n' || first == '\r' || is_letter(first, 't') || is_letter(first, 'r');
+}
+
+/*
+ * The findings of all header lines from `start` on, up to the first that is unclear. FOUND_END is missing if
+ * a bound was reached. A second To is unclear: which of them counts is no question for a filter.
+ */
+__noinline int read_headers(struct xdp_md *ctx, __u32 start, __u32 end_of_datagram)
+{
+	struct window window = window_of(ctx);
+	__u64 pos = start, end = end_of_datagram, word, marks = 0, line;
+	int found, finding;
+	long left;
+
+	if (bytes_left(pos, end) <= 0)
+		return FOUND_END;
+	if (is_blank(byte_at(&window, pos)))
+		return FOUND_UNCLEAR;
+	found = read_line(ctx, pos, end);
+	if (found & FOUND_END)
+		return found;
+	for (int i = 0; i < HEADER_STEPS_MAX; i++) {
+		if (found & FOUND_UNCLEAR)
+			return found;
+		if (!marks) {
+			left = bytes_left(pos, end);
+			if (left <= 0)
+				return found | FOUND_END;
+			if (left < 8 ? !last_bytes(&window, end, left, &word) : !word_at(&window, pos, &word))
+				return FOUND_UNCLEAR;
+			marks = marks_of(word, '\n');
+			pos = bounded(pos + 8);
+			continue;
+		}
+		line = pos - 7 + lowest(marks);
+		marks &= marks - 1;
+		if (bytes_left(line, end) <= 0)
+			return found | FOUND_END;
+		if (!is_of_interest(byte_at(&window, line)))
+			continue;
+		finding = read_line(ctx, line, end);
+		if (found & finding & FOUND_TO)
+			return FOUND_UNCLEAR;
+		found |= finding;
+		if (found & FOUND_END)
+			return found;
+	}
+	return found;
+}
+
+/* Turns CLASS_ORIGINAL into emergency, in_dialog or undecided, or leaves it. */
+static __always_inline int scan_headers(struct xdp_md *ctx, struct message *message)
+{
+	int found = read_headers(ctx, message->headers, message->end);
+
+	if (found & FOUND_UNCLEAR)
+		return conclude(message, CLASS_UNDECIDED, REASON_HEADER_UNCLEAR);
+	if (!(found & FOUND_END))
+		return conclude(message, CLASS_UNDECIDED, REASON_SCAN_BOUND);
+	if (found & FOUND_PRIORITY)
+		return conclude(message, CLASS_EMERGENCY, REASON_EMERGENCY_CALL);
+	if (found & FOUND_TO_TAG)
+		return conclude(message, CLASS_IN_DIALOG, REASON_TO_TAG);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * What the program is told and what it tells: settings (read-only after load), the service table, the gate
+ * words, the sockets and the counters. Every map has one sentence on what it is keyed by and for;
+ * src/settings.rs and src/load.rs are the only writers of the settings and of the service table.
+ */
+#ifndef SIPWEIR_MAPS_H
+#define SIPWEIR_MAPS_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+
+/* Settings. Written before the verifier runs, which then folds them into the code: an unused branch costs
+ * nothing. */
+
+/* Secret of the transaction hash; words 2 and 3 become the multipliers of its lanes (txn.h). */
+const volatile __u64 seed[4];
+
+/* One bit a UDP port, in host byte order: set if any service uses that port. Most foreign packets end here.
+ */
+const volatile __u64 service_ports[65536 / 64];
+
+/* Which kinds of key the service table holds, so that no useless look-up is made. */
+const volatile __u8 has_exact_v4;
+const volatile __u8 has_exact_v6;
+const volatile __u8 has_any_address;
+
+/* Bit n: service n owes a reply to what its gate sheds. */
+const volatile __u64 reply_owed;
+
+/*
+ * Bytes; the longest packet that fits into a UMEM frame behind its headroom. Too large: AF_XDP drops what the
+ * kernel could have delivered. Too small: messages go past the gate.
+ */
+const volatile __u32 max_frame_len;
+
+/* Drop what is no SIP instead of passing it. */
+const volatile __u8 not_sip_drop;
+
+/* No classes: everything for a service goes to the ring `new`, and the gate is not asked. */
+const volatile __u8 single_ring;
+
+/* Families of a service key. */
+#define FAMILY_ANY  0
+#define FAMILY_IPV4 4
+#define FAMILY_IPV6 6
+
+/* A multiple of four bytes long, which is the kernel's fast path for hashing keys. */
+struct service_key {
+	__u64 address[2]; /* network byte order, IPv4 as ::ffff:a.b.c.d; zero for FAMILY_ANY */
+	__u16 port;	  /* host byte order */
+	__u16 family;
+	__u32 zero;
+};
+
+/* Keyed by local address and port: the index of the service. Filled before the program is attached. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SERVICES_MAX);
+	__type(key, struct service_key);
+	__type(value, __u32);
+} services SEC(".maps");
+
+/*
+ * Index service * QUEUES_MAX + RX queue: the gate word (abi.h). A map of its own, so that a worker can map
+ * these words and nothing else. Written by the worker of the queue, read here once a packet.
+ */
+volatile __u64 gates[SERVICES_MAX * QUEUES_MAX] SEC(".data.gates");
+
+/* Index RX queue * RINGS + ring: the socket of that ring. An empty slot means XDP_PASS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, QUEUES_MAX *RINGS);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+#define COUNTER_CELLS (CLASSES * VERDICTS * REASONS)
+
+struct counter_table {
+	__u64 packets[COUNTER_CELLS]; /* [class][verdict][reason] */
+};
+
+/* One entry: packets by class, verdict and reason. One entry rather than one a cell: it is read with one
+ * system call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counter_table);
+} counters SEC(".maps");
+
+/* INVARIANT: called exactly once for every packet. Plain addition: the table belongs to this CPU, and XDP is
+ * not preempted by XDP. */
+static __always_inline void count(__u32 class, __u32 verdict, __u32 reason)
+{
+	__u32 first = 0, cell = (class * VERDICTS + verdict) * REASONS + reason;
+	struct counter_table *table = bpf_map_lookup_elem(&counters, &first);
+
+	if (table && cell < COUNTER_CELLS)
+		table->packets[cell]++;
+}
+
+#endif

@@ -1,0 +1,21 @@
+//! Sizes that `abi.h` fixes for both sides. `tests/abi.rs` compares them with the header.
+
+/// Room for classes in the counters.
+pub const CLASSES: usize = 16;
+/// Room for verdicts in the counters.
+pub const VERDICTS: usize = 6;
+/// Room for reasons in the counters.
+pub const REASONS: usize = 32;
+/// Rings of a NIC queue; also the verdicts that name one.
+pub const RINGS: usize = 4;
+/// Services that one program guards.
+pub const SERVICES_MAX: usize = 64;
+/// NIC queues that one program serves.
+pub const QUEUES_MAX: usize = 64;
+
+/// The verdict of a packet that goes to the kernel.
+pub const VERDICT_PASS: u8 = 4;
+/// The verdict of a packet that goes nowhere.
+pub const VERDICT_DROP: u8 = 5;
+/// Classes below this one belong to a ring, and never to the kernel unless metadata was impossible.
+pub const CLASS_KEEPALIVE: u8 = 9;

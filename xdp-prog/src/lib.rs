@@ -1,0 +1,46 @@
+//! The XDP classifier of sipweir: a C program that decides on every packet of a NIC queue, and what loads it, attaches
+//! it, tells it its settings and reads its counters.
+//!
+//! ```text
+//!   Settings ──load──> Classifier ──attach──> Attached      (a link: detached when dropped, or with the process)
+//!                        │  set_socket(queue, ring, fd)     where a verdict sends its packets
+//!                        │  gates_fd(), publish_gate()      the overload state, one word a service and queue
+//!                        │  counters(), counter_reader()    packets by class, verdict and reason
+//!                        └  test_run(packet)                one packet through the loaded program, explained
+//! ```
+//!
+//! The decision itself is in `classifier.bpf.c`, which reads as the decision; what the two sides share is in `abi.h`.
+//! Numbers stay numbers here: the enums of class, verdict and reason live in `sipweir-sip`, which this crate does not
+//! depend on; `tests/abi.rs` holds them together.
+//!
+//! # What a redirect does not say
+//!
+//! The program counts what it decided. A packet for a ring whose socket slot is empty goes to the kernel
+//! (`XDP_PASS`), one for a ring that is full is dropped by AF_XDP; both are counted as decided. The socket's own
+//! `xdp_statistics` say what became of them.
+//!
+//! # Drivers without metadata
+//!
+//! The worker trusts the 32 bytes in front of a packet, so a packet without them must never reach it. A driver that
+//! refuses `bpf_xdp_adjust_meta` gets its packets passed to the kernel, counted with the class that was decided and the
+//! verdict `pass`. No other way leads to that pair, so [`Counters::without_metadata`] is exact: if it is not zero, the
+//! program runs on a driver that cannot do it, and [`AttachMode::Generic`] will.
+
+pub mod abi;
+mod attach;
+mod counters;
+mod error;
+mod link;
+mod load;
+mod meta;
+mod settings;
+mod skeleton;
+mod test_run;
+
+pub use attach::{AttachMode, Attached, Mode};
+pub use counters::{CounterReader, Counters};
+pub use error::Error;
+pub use load::Classifier;
+pub use meta::Meta;
+pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, ServiceAddress, Settings};
+pub use test_run::{Action, TestRun};

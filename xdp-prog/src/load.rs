@@ -1,0 +1,147 @@
+//! Loading: settings into read-only data, the program through the verifier, services into their table; then what
+//! the worker sets while it runs: sockets and gate words.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
+
+use crate::abi::{QUEUES_MAX, RINGS, SERVICES_MAX};
+use crate::counters::{self, CounterReader, Counters, Tables};
+use crate::settings::service_key;
+use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
+use crate::test_run::TestRuns;
+use crate::{Error, Settings};
+
+/// The program in the kernel, with its maps. It stays on the thread that loaded it (libbpf's objects are not shared);
+/// [`CounterReader`] and the descriptors go elsewhere.
+pub struct Classifier {
+    pub(crate) skeleton: ClassifierSkel<'static>,
+    pub(crate) test_runs: TestRuns,
+}
+
+impl std::fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Classifier").field("program_fd", &self.program_fd()).finish_non_exhaustive()
+    }
+}
+
+impl Classifier {
+    /// Loads the program with these settings. It decides nothing before it is attached.
+    ///
+    /// The generated skeleton borrows a place for libbpf's object; that place (the size of a pointer) is never freed,
+    /// so load once a process, not once a packet. Programs and maps are freed as usual.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`], [`Error::NotPermitted`], [`Error::NoMemory`], [`Error::Kernel`].
+    pub fn load(settings: &Settings) -> Result<Self, Error> {
+        settings.check()?;
+        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = ClassifierSkelBuilder::default()
+            .open(place)
+            .map_err(|error| Error::from_libbpf("opening the XDP program", &error))?;
+        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| missing("read-only data"))?;
+        write_settings(rodata, settings);
+        let skeleton = open.load().map_err(|error| Error::from_libbpf("loading the XDP program", &error))?;
+        for (index, service) in (0_u32..).zip(&settings.services) {
+            let key = service_key(service).bytes();
+            let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
+            entered.map_err(|error| Error::from_libbpf(format!("entering service {index}"), &error))?;
+        }
+        Ok(Self { skeleton, test_runs: TestRuns::default() })
+    }
+
+    /// The descriptor of the program.
+    #[must_use]
+    pub fn program_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.progs.sipweir.as_fd()
+    }
+
+    /// The descriptor of the gate words: one entry of `SERVICES_MAX * QUEUES_MAX` words, mappable; the word of a service
+    /// and queue is at `service * QUEUES_MAX + queue`.
+    #[must_use]
+    pub fn gates_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.data_gates.as_fd()
+    }
+
+    /// Writes one gate word. A worker maps the words instead and writes its own with one store; this is for tests and
+    /// for setting up.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfTable`].
+    pub fn publish_gate(&mut self, service: usize, queue: usize, word: u64) -> Result<(), Error> {
+        within("service", service, SERVICES_MAX)?;
+        within("queue", queue, QUEUES_MAX)?;
+        let data = self.skeleton.maps.data_gates_data.as_deref_mut().ok_or_else(|| missing("gate words"))?;
+        data.gates[service * QUEUES_MAX + queue] = word;
+        Ok(())
+    }
+
+    /// Puts a bound AF_XDP socket into the slot of a queue's ring. From then on packets with that verdict go to it;
+    /// when it is closed, the slot empties itself and they go to the kernel again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfTable`], or what the kernel says about the socket.
+    pub fn set_socket(&self, queue: usize, ring: usize, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        within("queue", queue, QUEUES_MAX)?;
+        within("ring", ring, RINGS)?;
+        let slot = u32::try_from(queue * RINGS + ring).unwrap_or(u32::MAX);
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let entered = self.skeleton.maps.sockets.update(&slot.to_ne_bytes(), &value, MapFlags::ANY);
+        entered.map_err(|error| {
+            Error::from_libbpf(format!("queue {queue}, ring {ring}: entering its socket"), &error)
+        })
+    }
+
+    /// A snapshot of the counters.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusal; there is no reason for one.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        counters::read(&self.skeleton.maps.counters)
+    }
+
+    pub(crate) fn counter_tables(&self) -> Result<Tables, Error> {
+        counters::read_tables(&self.skeleton.maps.counters)
+    }
+
+    /// A reader of the counters for another thread.
+    ///
+    /// # Errors
+    ///
+    /// No free descriptor.
+    pub fn counter_reader(&self) -> Result<CounterReader, Error> {
+        let map = MapHandle::try_from(&self.skeleton.maps.counters)
+            .map_err(|error| Error::from_libbpf("duplicating the counters' descriptor", &error))?;
+        Ok(CounterReader::new(map))
+    }
+}
+
+fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
+    rodata.seed = settings.seed;
+    rodata.service_ports = settings.port_bitmap();
+    rodata.reply_owed = settings.reply_owed_bits();
+    rodata.has_exact_v4 = settings.has_exact_v4().into();
+    rodata.has_exact_v6 = settings.has_exact_v6().into();
+    rodata.has_any_address = settings.has_any_address().into();
+    rodata.max_frame_len = settings.max_frame_len;
+    rodata.not_sip_drop = settings.not_sip_drop.into();
+    rodata.single_ring = settings.single_ring.into();
+}
+
+fn within(what: &'static str, index: usize, limit: usize) -> Result<(), Error> {
+    if index < limit { Ok(()) } else { Err(Error::OutOfTable { what, index, limit }) }
+}
+
+/// libbpf maps these when it loads; without memory mapping of BPF arrays (before Linux 5.5) it cannot.
+fn missing(what: &str) -> Error {
+    Error::Kernel {
+        action: format!("mapping the program's {what}"),
+        source: std::io::Error::from(std::io::ErrorKind::Unsupported),
+    }
+}

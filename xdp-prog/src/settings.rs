@@ -1,0 +1,136 @@
+//! What the program is told before the verifier sees it: services, seed, limits.
+//!
+//! [`Settings::check`] refuses what could only be a mistake; the rest of the file turns settings into the bytes of
+//! the program's read-only data and of its service table. Nothing here talks to the kernel.
+
+use std::net::IpAddr;
+
+use crate::Error;
+use crate::abi::SERVICES_MAX;
+
+/// Bytes; a shorter limit would pass ordinary INVITEs of one Ethernet frame without a look.
+pub const FRAME_LEN_MIN: u32 = 256;
+/// Bytes; the largest UMEM frame is a page, and the program's hash and scans are bounded by it.
+pub const FRAME_LEN_MAX: u32 = 4096;
+
+/// Ports are a bitmap in the program.
+pub(crate) const PORT_WORDS: usize = 65_536 / 64;
+
+const FAMILY_ANY: u16 = 0;
+const FAMILY_IPV4: u16 = 4;
+const FAMILY_IPV6: u16 = 6;
+
+/// A local address and port that sipweir guards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceAddress {
+    /// The destination address of its packets. `None` is any address that reaches this interface, also one that the
+    /// host would only forward: on a router, name the address.
+    pub ip: Option<IpAddr>,
+    /// The destination port.
+    pub port: u16,
+    /// Whether an original that the gate sheds is owed a reply: it goes to the ring `reject` instead of nowhere.
+    pub reply_owed: bool,
+}
+
+/// Everything that is fixed while the program is loaded.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Secret of the transaction hash; equal at nodes that share traffic.
+    pub seed: [u64; 4],
+    /// The services; their order is their index in gate words and metadata. An exact address wins over any address.
+    pub services: Vec<ServiceAddress>,
+    /// Bytes of the longest packet that fits into a UMEM frame behind its headroom; longer ones pass to the kernel.
+    pub max_frame_len: u32,
+    /// Drop what is no SIP instead of passing it.
+    pub not_sip_drop: bool,
+    /// No classes and no gate in the kernel: everything for a service goes to ring `new` (the `fifo` policy).
+    pub single_ring: bool,
+}
+
+impl Settings {
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`] names the value and its limits.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String| Err(Error::Settings(what));
+        if self.services.is_empty() || self.services.len() > SERVICES_MAX {
+            return refuse(format!("{} services: 1 to {SERVICES_MAX} are possible", self.services.len()));
+        }
+        if !(FRAME_LEN_MIN..=FRAME_LEN_MAX).contains(&self.max_frame_len) {
+            let len = self.max_frame_len;
+            return refuse(format!("max_frame_len {len}: {FRAME_LEN_MIN} to {FRAME_LEN_MAX} are possible"));
+        }
+        for (index, service) in self.services.iter().enumerate() {
+            if service.port == 0 {
+                return refuse(format!("service {index}: port 0 receives nothing"));
+            }
+            if service.ip.is_some_and(|ip| ip.is_unspecified()) {
+                return refuse(format!("service {index}: for any address leave the address out"));
+            }
+            if self.services[..index].iter().any(|other| service_key(other) == service_key(service)) {
+                let at = service.ip.map_or_else(|| "any address".to_owned(), |ip| ip.to_string());
+                return refuse(format!("service {index}: {at}, port {} is named twice", service.port));
+            }
+        }
+        Ok(())
+    }
+
+    /// One bit a port.
+    pub(crate) fn port_bitmap(&self) -> [u64; PORT_WORDS] {
+        let mut words = [0; PORT_WORDS];
+        for service in &self.services {
+            words[usize::from(service.port) / 64] |= 1 << (service.port % 64);
+        }
+        words
+    }
+
+    /// One bit a service.
+    pub(crate) fn reply_owed_bits(&self) -> u64 {
+        (0..).zip(&self.services).map(|(index, service)| u64::from(service.reply_owed) << index).sum()
+    }
+
+    pub(crate) fn has_exact_v4(&self) -> bool {
+        self.services.iter().any(|service| service_key(service).family == FAMILY_IPV4)
+    }
+
+    pub(crate) fn has_exact_v6(&self) -> bool {
+        self.services.iter().any(|service| service_key(service).family == FAMILY_IPV6)
+    }
+
+    pub(crate) fn has_any_address(&self) -> bool {
+        self.services.iter().any(|service| service.ip.is_none())
+    }
+}
+
+/// A key of the service table (`struct service_key` in `maps.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceKey {
+    address: [u8; 16],
+    port: u16,
+    family: u16,
+}
+
+impl ServiceKey {
+    pub(crate) fn bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.address);
+        bytes[16..18].copy_from_slice(&self.port.to_ne_bytes());
+        bytes[18..20].copy_from_slice(&self.family.to_ne_bytes());
+        bytes
+    }
+}
+
+/// IPv4 addresses in IPv6 clothes are the IPv4 address: that is what arrives on the wire.
+pub(crate) fn service_key(service: &ServiceAddress) -> ServiceKey {
+    let (address, family) = match service.ip.map(|ip| ip.to_canonical()) {
+        None => ([0; 16], FAMILY_ANY),
+        Some(IpAddr::V4(ip)) => (ip.to_ipv6_mapped().octets(), FAMILY_IPV4),
+        Some(IpAddr::V6(ip)) => (ip.octets(), FAMILY_IPV6),
+    };
+    ServiceKey { address, port: service.port, family }
+}
+
+#[cfg(test)]
+mod tests;

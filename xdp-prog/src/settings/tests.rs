@@ -1,0 +1,65 @@
+//! Settings that are refused, and the tables that come from the others.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::*;
+
+fn service(ip: Option<IpAddr>, port: u16) -> ServiceAddress {
+    ServiceAddress { ip, port, reply_owed: true }
+}
+
+fn settings(services: Vec<ServiceAddress>) -> Settings {
+    Settings { seed: [1, 2, 3, 4], services, max_frame_len: 2048, not_sip_drop: false, single_ring: false }
+}
+
+fn refusal(settings: &Settings) -> String {
+    settings.check().expect_err("is refused").to_string()
+}
+
+#[test]
+fn good_settings_are_accepted() {
+    let v4 = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    assert!(
+        settings(vec![service(Some(v4), 5060), service(None, 5060), service(Some(v4), 5062)]).check().is_ok()
+    );
+}
+
+#[test]
+fn a_refusal_names_the_value_and_its_limits() {
+    assert!(refusal(&settings(vec![])).contains("0 services: 1 to 64"));
+    assert!(refusal(&settings((1..=65).map(|port| service(None, port)).collect())).contains("65 services"));
+    assert!(refusal(&settings(vec![service(None, 0)])).contains("service 0: port 0"));
+    let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    assert!(refusal(&settings(vec![service(Some(any), 5060)])).contains("leave the address out"));
+    let large = Settings { max_frame_len: 4097, ..settings(vec![service(None, 5060)]) };
+    assert!(refusal(&large).contains("max_frame_len 4097: 256 to 4096"));
+    let small = Settings { max_frame_len: 255, ..settings(vec![service(None, 5060)]) };
+    assert!(refusal(&small).contains("max_frame_len 255"));
+}
+
+#[test]
+fn one_address_in_two_spellings_is_named_twice() {
+    let v4 = Ipv4Addr::new(192, 0, 2, 1);
+    let twice =
+        vec![service(Some(IpAddr::V4(v4)), 5060), service(Some(IpAddr::V6(v4.to_ipv6_mapped())), 5060)];
+    assert!(refusal(&settings(twice)).contains("port 5060 is named twice"));
+    assert!(refusal(&settings(vec![service(None, 5060), service(None, 5060)])).contains("any address"));
+}
+
+#[test]
+fn every_port_has_its_own_bit() {
+    for port in [1, 63, 64, 5060, 65_535] {
+        let words = settings(vec![service(None, port)]).port_bitmap();
+        assert_eq!(words.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
+        assert_eq!(words[usize::from(port) / 64] >> (port % 64) & 1, 1, "port {port}");
+    }
+}
+
+#[test]
+fn reply_bits_follow_the_order_of_services() {
+    let mut many = settings((1..=64).map(|port| service(None, port)).collect());
+    assert_eq!(many.reply_owed_bits(), u64::MAX);
+    many.services[63].reply_owed = false;
+    many.services[0].reply_owed = false;
+    assert_eq!(many.reply_owed_bits(), u64::MAX >> 1 & !1);
+}

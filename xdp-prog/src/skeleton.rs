@@ -1,0 +1,13 @@
+//! What `libbpf-cargo` generates from the compiled program. Nothing here is written by hand.
+
+#![allow(
+    unsafe_code,
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    let_underscore_drop,
+    reason = "generated code"
+)]
+#![allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, reason = "generated code")]
+
+include!(concat!(env!("OUT_DIR"), "/classifier.skel.rs"));

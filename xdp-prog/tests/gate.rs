@@ -1,0 +1,135 @@
+//! What the gate word does to originals, and to nothing else. Needs root.
+
+mod support;
+
+use std::net::IpAddr;
+
+use sip::class::{Class, Reason, Verdict};
+use sip::{Seed, share_hash, transaction_hash};
+use support::{ANY_PORT, CALLER_V4, DISCARD, OVERLOAD, Packet, SEED, classifier, decide, gate, set_gates};
+
+fn request(first: &str, headers: &str) -> Packet {
+    Packet::with(format!("{first}\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\n{headers}\r\nbody"))
+}
+
+fn invite(headers: &str) -> Packet {
+    request("INVITE sip:b@x SIP/2.0", headers)
+}
+
+const DISCARDED: support::Decision = (Class::Original, Reason::GateDiscard, Verdict::RingReject);
+
+#[test]
+fn only_originals_are_shed() {
+    let tag = (Class::InDialog, Reason::ToTag, Verdict::RingControl);
+    let emergency = (Class::Emergency, Reason::EmergencyCall, Verdict::RingControl);
+    let unclear = (Class::Undecided, Reason::HeaderUnclear, Verdict::RingNew);
+    let table = [
+        ("plain", invite("To: <sip:b@x>\r\n"), DISCARDED),
+        ("no headers", Packet::with("INVITE sip:b@x SIP/2.0\r\n\r\n"), DISCARDED),
+        ("no empty line", Packet::with("INVITE sip:b@x SIP/2.0\r\nA: b\r\nTo: <sip:b@x>\r\n"), DISCARDED),
+        (
+            "line feeds only",
+            Packet::with("INVITE sip:b@x SIP/2.0\nTo: <sip:b@x>\n\nTo: <a>;tag=1\n"),
+            DISCARDED,
+        ),
+        ("To tag", invite("To: <sip:b@x>;tag=1\r\n"), tag),
+        ("compact To tag", invite("t:<sip:b@x>;TAG=1;x=y\r\n"), tag),
+        ("blank before the colon", invite("TO :<sip:b@x>;tag=1\r\n"), tag),
+        ("tag of a URI", invite("To: <sip:b@x;tag=1>\r\n"), unclear),
+        ("tag of a bare address", invite("To: sip:b@x;tag=1\r\n"), unclear),
+        ("quoted name", invite("To: \"B\" <sip:b@x>;tag=1\r\n"), unclear),
+        ("folded To", invite("To: <sip:b@x>\r\n ;tag=1\r\n"), unclear),
+        ("blank before the tag", invite("To: <sip:b@x>; tag=1\r\n"), unclear),
+        ("two To", invite("To: <sip:b@x>;tag=1\r\nt: <sip:b@x>\r\n"), unclear),
+        ("other parameter", invite("To: <sip:b@x>;x=tag\r\n"), DISCARDED),
+        ("another header", invite("Topic: <sip:b@x>;tag=1\r\n"), DISCARDED),
+        ("tag in From", invite("From: <sip:b@x>;tag=1\r\n"), DISCARDED),
+        ("tag in the body", invite("\r\nTo: <sip:b@x>;tag=1\r\n"), DISCARDED),
+        ("priority", invite("Resource-Priority: esnet.0\r\n"), emergency),
+        ("priority behind a tag", invite("To: <a>;tag=1\r\nRESOURCE-priority: esnet.0\r\n"), emergency),
+        ("priority with a blank", invite("Resource-Priority : esnet.0\r\n"), unclear),
+        ("another priority", invite("Resource-Priority-X: esnet.0\r\n"), DISCARDED),
+        ("folded start line", Packet::with("INVITE sip:b@x SIP/2.0\r\n x\r\n\r\n"), unclear),
+        ("REGISTER", request("REGISTER sip:x SIP/2.0", ""), DISCARDED),
+        ("original by marker", request("INVITE sip:b@x SIP/2.0 rtx=0", ""), DISCARDED),
+        (
+            "copy",
+            request("INVITE sip:b@x SIP/2.0 rtx=1", ""),
+            (Class::Copy, Reason::Marker, Verdict::RingRetransmission),
+        ),
+        ("ACK", request("ACK sip:b@x SIP/2.0", ""), (Class::Ack, Reason::Method, Verdict::RingControl)),
+        (
+            "response",
+            request("SIP/2.0 200 OK", ""),
+            (Class::Response, Reason::StatusLine, Verdict::RingControl),
+        ),
+        (
+            "too many lines",
+            invite(&"A: b\r\n".repeat(300)),
+            (Class::Undecided, Reason::ScanBound, Verdict::RingNew),
+        ),
+    ];
+    let mut classifier = classifier();
+    set_gates(&mut classifier, gate(DISCARD, 0));
+    for (name, packet, expected) in table {
+        assert_eq!(decide(&classifier, &packet), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_long_header_reaches_the_bound_and_is_not_shed() {
+    let mut settings = support::settings();
+    settings.max_frame_len = 4096;
+    let mut classifier = support::load(&settings);
+    set_gates(&mut classifier, gate(DISCARD, 0));
+    let long = invite(&format!("X: {}\r\n", "x".repeat(2700)));
+    let bound = (Class::Undecided, Reason::ScanBound, Verdict::RingNew);
+    assert_eq!(decide(&classifier, &long), bound);
+}
+
+#[test]
+fn who_is_owed_no_reply_is_dropped() {
+    let mut classifier = classifier();
+    set_gates(&mut classifier, gate(DISCARD, 0));
+    let silent = Packet { destination_port: ANY_PORT, ..invite("") };
+    assert_eq!(decide(&classifier, &silent), (Class::Original, Reason::GateDiscard, Verdict::Drop));
+    set_gates(&mut classifier, gate(OVERLOAD, 0));
+    assert_eq!(decide(&classifier, &silent), (Class::Original, Reason::ShareOutside, Verdict::Drop));
+}
+
+#[test]
+fn the_threshold_is_exact() {
+    let mut classifier = classifier();
+    for number in 0..200 {
+        let packet = invite(&format!("Call-ID: {number}\r\n"));
+        let hash = transaction_hash(&Seed(SEED), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
+        let share = share_hash(hash);
+        set_gates(&mut classifier, gate(OVERLOAD, share));
+        let outside = (Class::Original, Reason::ShareOutside, Verdict::RingReject);
+        assert_eq!(decide(&classifier, &packet), outside, "{number}");
+        if let Some(above) = share.checked_add(1) {
+            set_gates(&mut classifier, gate(OVERLOAD, above));
+            let inside = (Class::Original, Reason::ShareInside, Verdict::RingNew);
+            assert_eq!(decide(&classifier, &packet), inside, "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_gate_belongs_to_one_service_and_one_queue() {
+    let mut classifier = classifier();
+    classifier.publish_gate(0, 1, gate(DISCARD, 0)).expect("inside of the table");
+    classifier.publish_gate(1, 0, gate(DISCARD, 0)).expect("inside of the table");
+    assert_eq!(decide(&classifier, &invite("")).0, Class::Undecided);
+    assert_eq!(decide(&classifier, &Packet { ip: support::Ip::V6, ..invite("") }), DISCARDED);
+    assert!(classifier.publish_gate(64, 0, 0).is_err() && classifier.publish_gate(0, 64, 0).is_err());
+}
+
+#[test]
+fn a_word_that_nobody_could_have_written_opens_the_gate() {
+    let mut classifier = classifier();
+    for word in [gate(3, 0), u64::MAX, gate(0, 17)] {
+        set_gates(&mut classifier, word);
+        assert_eq!(decide(&classifier, &invite("")).1, Reason::HeadersUnread, "{word:#x}");
+    }
+}
