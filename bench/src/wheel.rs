@@ -1,0 +1,226 @@
+//! The timer wheel: one pending timer per call, set, cancelled and fired in constant time.
+//!
+//! One ring of slots, each a tick wide and holding a list that is linked through a table with one entry per call; a
+//! bitmap of occupied slots lets time jump over empty ones. Timers beyond the ring's span wait in its last slot and
+//! are set again when they come up there. Nothing is allocated after [`Wheel::new`].
+//!
+//! INVARIANT: a call is in at most one slot; a slot's bit is set exactly when its list is not empty; no timer is
+//! due before `cursor`. A timer never fires early, and at most one tick late if the wheel is asked often enough.
+
+use crate::clock::Nanos;
+
+/// A tick is 2^18 ns = 0.26 ms: fine beside T1 = 20 ms in tests, coarse enough that a ring of [`SLOTS`] spans
+/// 64·T1 = 32 s with the default T1.
+const TICK_SHIFT: u32 = 18;
+/// Slots of the ring: 2^18 ticks are 68.7 s. Fewer would set long timers more than once, more only cost memory.
+const SLOTS: usize = 1 << 18;
+/// "No call" in a link.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Timer {
+    previous: u32,
+    next: u32,
+    /// Tick at which the timer fires.
+    due_tick: u64,
+    /// Slot whose list holds it, or `NONE`.
+    slot: u32,
+}
+
+const UNSET: Timer = Timer { previous: NONE, next: NONE, due_tick: 0, slot: NONE };
+
+/// Timers for calls `0..capacity`.
+#[derive(Debug)]
+pub struct Wheel {
+    heads: Box<[u32]>,
+    occupied: Box<[u64]>,
+    timers: Box<[Timer]>,
+    /// All slots of earlier ticks are empty.
+    cursor: u64,
+}
+
+impl Wheel {
+    /// A wheel for calls `0..capacity`, whose time starts at `start`.
+    #[must_use]
+    pub fn new(capacity: usize, start: Nanos) -> Self {
+        Self {
+            heads: vec![NONE; SLOTS].into(),
+            occupied: vec![0; SLOTS / 64].into(),
+            timers: vec![UNSET; capacity].into(),
+            cursor: start >> TICK_SHIFT,
+        }
+    }
+
+    /// Sets the timer of `call`, replacing the one it may have.
+    pub fn set(&mut self, call: u32, at: Nanos) {
+        self.cancel(call);
+        let due_tick = at.div_ceil(1 << TICK_SHIFT).max(self.cursor);
+        let slot = (due_tick.min(self.cursor + SLOTS as u64 - 1) as usize) % SLOTS;
+        let next = self.heads[slot];
+        if next != NONE {
+            self.timers[next as usize].previous = call;
+        }
+        self.heads[slot] = call;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        self.timers[call as usize] = Timer { previous: NONE, next, due_tick, slot: slot as u32 };
+    }
+
+    /// Cancels the timer of `call`, if it has one.
+    pub fn cancel(&mut self, call: u32) {
+        let Timer { previous, next, slot, .. } = std::mem::replace(&mut self.timers[call as usize], UNSET);
+        if slot == NONE {
+            return;
+        }
+        let slot = slot as usize;
+        if next != NONE {
+            self.timers[next as usize].previous = previous;
+        }
+        if previous != NONE {
+            self.timers[previous as usize].next = next;
+        } else {
+            self.heads[slot] = next;
+            if next == NONE {
+                self.occupied[slot / 64] &= !(1 << (slot % 64));
+            }
+        }
+    }
+
+    /// Takes one call whose timer is due at `now`; call again until there is none.
+    pub fn pop_due(&mut self, now: Nanos) -> Option<u32> {
+        let now_tick = now >> TICK_SHIFT;
+        loop {
+            self.cursor = self.next_occupied(now_tick)?;
+            let call = self.heads[self.cursor as usize % SLOTS];
+            let due_tick = self.timers[call as usize].due_tick;
+            if due_tick <= now_tick {
+                self.cancel(call);
+                return Some(call);
+            }
+            // A timer from beyond the ring's span. It goes to another slot: the last one is just behind this one.
+            self.set(call, due_tick << TICK_SHIFT);
+        }
+    }
+
+    /// When the next timer is due, if that is before `limit`; may be too early, never too late.
+    #[must_use]
+    pub fn next_due(&self, limit: Nanos) -> Option<Nanos> {
+        let mut tick = self.cursor;
+        let last = (limit >> TICK_SHIFT).min(self.cursor + SLOTS as u64 - 1);
+        while tick <= last {
+            tick += self.distance_in_word(tick);
+            if tick <= last && self.is_occupied(tick) {
+                return Some(tick << TICK_SHIFT).filter(|due| *due < limit);
+            }
+        }
+        None
+    }
+
+    /// First occupied tick from the cursor up to `now_tick`; without one the cursor moves there.
+    fn next_occupied(&mut self, now_tick: u64) -> Option<u64> {
+        let last = now_tick.min(self.cursor + SLOTS as u64 - 1);
+        let mut tick = self.cursor;
+        while tick <= last {
+            tick += self.distance_in_word(tick);
+            if tick <= last && self.is_occupied(tick) {
+                return Some(tick);
+            }
+        }
+        self.cursor = self.cursor.max(now_tick);
+        None
+    }
+
+    fn is_occupied(&self, tick: u64) -> bool {
+        let slot = tick as usize % SLOTS;
+        self.occupied[slot / 64] & 1 << (slot % 64) != 0
+    }
+
+    /// Ticks to the next occupied slot of the word that holds `tick`, or to the next word's first slot.
+    fn distance_in_word(&self, tick: u64) -> u64 {
+        let slot = tick as usize % SLOTS;
+        let word = self.occupied[slot / 64] >> (slot % 64);
+        if word == 0 { 64 - slot as u64 % 64 } else { u64::from(word.trailing_zeros()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TICK_NS: u64 = 1 << TICK_SHIFT;
+    const CALLS: u32 = 8;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Set(u32, u64),
+        Cancel(u32),
+        Advance(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let delay = prop_oneof![0..5 * TICK_NS, 0..2_000 * TICK_NS, 0..4 * SLOTS as u64 * TICK_NS];
+        let advance = prop_oneof![0..3 * TICK_NS, 0..1_000 * TICK_NS, 0..3 * SLOTS as u64 * TICK_NS];
+        prop_oneof![
+            4 => (0..CALLS, delay).prop_map(|(call, ns)| Step::Set(call, ns)),
+            1 => (0..CALLS).prop_map(Step::Cancel),
+            3 => advance.prop_map(Step::Advance),
+        ]
+    }
+
+    proptest! {
+        /// The oracle is one optional deadline per call.
+        #[test]
+        fn fires_exactly_what_is_due_and_never_early(start in 0..1_u64 << 50, steps in prop::collection::vec(step(), 1..60)) {
+            let mut now = start;
+            let mut wheel = Wheel::new(CALLS as usize, start);
+            let mut deadlines = [None; CALLS as usize];
+            for step in steps {
+                match step {
+                    Step::Set(call, ns) => {
+                        wheel.set(call, now + ns);
+                        deadlines[call as usize] = Some(now + ns);
+                    }
+                    Step::Cancel(call) => {
+                        wheel.cancel(call);
+                        deadlines[call as usize] = None;
+                    }
+                    Step::Advance(ns) => {
+                        now += ns;
+                        while let Some(call) = wheel.pop_due(now) {
+                            let deadline = deadlines[call as usize].take();
+                            prop_assert!(deadline.is_some_and(|at| at <= now), "{call} fired early or twice");
+                        }
+                        let missed = deadlines.iter().flatten().any(|at| at + TICK_NS <= now);
+                        prop_assert!(!missed, "a timer is more than a tick late");
+                    }
+                }
+                let earliest = deadlines.iter().flatten().min();
+                if let (Some(earliest), Some(wake)) = (earliest, wheel.next_due(u64::MAX)) {
+                    prop_assert!(wake < earliest + TICK_NS, "the wheel would sleep past a timer");
+                }
+                prop_assert_eq!(earliest.is_some(), wheel.next_due(u64::MAX).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn timers_of_one_slot_are_cancelled_from_any_position() {
+        for cancelled in 0..3 {
+            let mut wheel = Wheel::new(3, 0);
+            (0..3).for_each(|call| wheel.set(call, 10 * TICK_NS));
+            wheel.cancel(cancelled);
+            let mut fired: Vec<u32> = std::iter::from_fn(|| wheel.pop_due(10 * TICK_NS)).collect();
+            fired.sort_unstable();
+            assert_eq!(fired, (0..3).filter(|call| *call != cancelled).collect::<Vec<_>>());
+            assert_eq!(wheel.next_due(u64::MAX), None);
+        }
+    }
+
+    #[test]
+    fn next_due_looks_no_further_than_asked() {
+        let mut wheel = Wheel::new(1, 0);
+        wheel.set(0, 1_000 * TICK_NS);
+        assert_eq!(wheel.next_due(1_000 * TICK_NS), None);
+        assert_eq!(wheel.next_due(1_000 * TICK_NS + 1), Some(1_000 * TICK_NS));
+    }
+}
