@@ -1,0 +1,92 @@
+use std::path::PathBuf;
+
+use sip::Services;
+
+use super::source::{SourceError, packets};
+use super::{MarkerAnswer, user_space};
+
+const ENDPOINTS: [(Option<std::net::IpAddr>, u16); 1] = [(None, 5060)];
+const INVITE: &[u8] = b"INVITE sip:bob@example.com SIP/2.0 rtx=2\r\nTo: <sip:bob@example.com>\r\n\r\n";
+
+fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("sipweir-classify-{}-{name}", std::process::id()));
+    std::fs::write(&path, bytes).expect("write");
+    path
+}
+
+fn collect(path: &std::path::Path) -> Result<Vec<Vec<u8>>, SourceError> {
+    let mut found = Vec::new();
+    packets(path, &ENDPOINTS, &mut |index, packet| {
+        assert_eq!(index, found.len());
+        found.push(packet.to_vec());
+    })?;
+    Ok(found)
+}
+
+/// A little-endian pcap file of one link type.
+fn pcap(link_type: u32, frames: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, link_type] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for frame in frames {
+        for word in [1, 2, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(*frame);
+    }
+    bytes
+}
+
+#[test]
+fn a_raw_message_is_answered_as_a_datagram_to_the_service() {
+    let path = file("raw.sip", INVITE);
+    let found = collect(&path).expect("read");
+    let answer = user_space(&found[0], &Services::new(ENDPOINTS));
+    assert_eq!(
+        (answer.answer.class, answer.answer.verdict, answer.answer.reason),
+        ("copy", "ring_retransmission", "marker")
+    );
+    assert_eq!(answer.method, Some("invite"));
+    assert_eq!(answer.marker, Some(MarkerAnswer { form: "field", copy: 2 }));
+    std::fs::remove_file(path).expect("remove");
+}
+
+#[test]
+fn packets_of_a_capture_come_in_order_with_their_tags() {
+    let raw = file("inner.dat", INVITE);
+    let plain = collect(&raw).expect("read").remove(0);
+    let mut tagged = plain.clone();
+    tagged.splice(12..12, [0x81, 0x00, 0x00, 0x07]);
+    let path = file("two.pcap", &pcap(1, &[&plain, &tagged, &[0; 20]]));
+    let found = collect(&path).expect("read");
+    assert_eq!(found, [plain, tagged.clone(), vec![0; 20]]);
+    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS)).answer.class, "copy");
+    assert_eq!(user_space(&found[2], &Services::new(ENDPOINTS)).answer.reason, "not_ip");
+    for path in [raw, path] {
+        std::fs::remove_file(path).expect("remove");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_say_why() {
+    let missing = collect("/nowhere/at/all.sip".as_ref()).expect_err("missing");
+    assert!(matches!(missing, SourceError::Read(_)), "{missing}");
+
+    let text = file("notes.md", b"no capture");
+    assert!(matches!(collect(&text).expect_err("text"), SourceError::NoCapture));
+
+    let cooked = file("cooked.pcap", &pcap(113, &[&[0; 60]]));
+    assert!(matches!(collect(&cooked).expect_err("link type"), SourceError::LinkType(113)));
+
+    let mut cut = pcap(1, &[&[0; 60], &[0; 60]]);
+    cut.truncate(cut.len() - 10);
+    let cut = file("cut.pcap", &cut);
+    assert!(matches!(collect(&cut).expect_err("cut"), SourceError::Damaged(1)));
+
+    let long = file("long.dat", &[b'x'; 65_508]);
+    assert!(matches!(collect(&long).expect_err("long"), SourceError::TooLong));
+    for path in [text, cooked, cut, long] {
+        std::fs::remove_file(path).expect("remove");
+    }
+}

@@ -1,0 +1,115 @@
+//! The command line: what each command is called with, what it prints, and its exit status.
+//!
+//! Exit status: 0 fine, 1 the environment refused (interface, privileges, a running instance), 2 the call or
+//! the configuration is wrong.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, Control};
+use crate::{classify, control, demo, run};
+
+/// Keeps SIP servers alive under any load.
+#[derive(Debug, Parser)]
+#[command(name = "sipweir", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Guard the services of a configuration until SIGTERM or Ctrl-C.
+    Run {
+        /// Configuration file; docs/example.toml explains every key.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Say everything that is wrong with a configuration.
+    Check {
+        /// Configuration file.
+        file: PathBuf,
+    },
+    /// Show what a running instance does.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Control socket of the instance.
+        #[arg(long, value_name = "PATH", default_value_os_t = Control::default().socket)]
+        socket: PathBuf,
+    },
+    /// Say what sipweir would do with recorded traffic.
+    Classify(classify::Args),
+    /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
+    Demo(demo::Args),
+}
+
+/// Error of the call or the configuration.
+const USAGE: u8 = 2;
+/// Error of the environment.
+const ENVIRONMENT: u8 = 1;
+
+/// Runs the command of the process's arguments.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run { config } => {
+            log_to_stderr();
+            match Config::read(&config) {
+                Ok(config) => environment(run::run(&config)),
+                Err(error) => fail(USAGE, &error),
+            }
+        }
+        Command::Check { file } => match Config::read(&file) {
+            Ok(_) => {
+                println!("{}: no problems", file.display());
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(USAGE, &error),
+        },
+        Command::Status { json, socket } => match control::ask_status(&socket) {
+            Ok(status) if json => environment(print_json(&status)),
+            Ok(status) => {
+                print!("{}", status.text());
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(ENVIRONMENT, &error),
+        },
+        Command::Classify(args) => classify::main(&args),
+        Command::Demo(args) => {
+            log_to_stderr();
+            environment(demo::main(&args))
+        }
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+fn environment(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sipweir: {error:#}");
+            ExitCode::from(ENVIRONMENT)
+        }
+    }
+}
+
+fn fail(status: u8, error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("sipweir: {error}");
+    ExitCode::from(status)
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // A second subscriber can only come from a program that embeds this one; it keeps its own.
+    let _already_set =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}

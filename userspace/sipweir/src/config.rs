@@ -1,0 +1,353 @@
+//! What an operator may set: one typed tree, each key with unit, default and reason.
+//!
+//! `docs/example.toml` is the commented manual of these keys; a test parses it. Reading a file
+//! ([`Config::read`]) reports *all* problems at once with their key paths: unknown keys, values of the
+//! wrong type, and relations between values ([`check`]). Nothing here touches the machine: whether an
+//! interface or a core exists is for set-up to find out.
+
+mod check;
+mod read;
+mod value;
+
+pub use read::{ConfigError, Problem};
+pub use value::{Limit, Listen, Span};
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// The whole configuration of one instance: one interface, one or more services on it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Config {
+    /// Network interface that the SIP packets come in by.
+    pub interface: String,
+    /// How the XDP program is attached and what it does on its own.
+    #[serde(default)]
+    pub xdp: Xdp,
+    /// Threads and cores.
+    #[serde(default)]
+    pub workers: Workers,
+    /// UMEM frames and ring sizes, per NIC queue.
+    #[serde(default)]
+    pub frames: Frames,
+    /// The Unix socket that `sipweir status` asks.
+    #[serde(default)]
+    pub control: Control,
+    /// Secret of the transaction hash, 64 hex digits; nodes that share traffic share it. Default: random at
+    /// each start.
+    #[serde(default)]
+    pub seed: Option<value::Seed>,
+    /// The guarded services by name.
+    #[serde(default)]
+    pub service: BTreeMap<String, Service>,
+}
+
+/// Attachment and kernel-side choices.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Xdp {
+    /// `auto` (default): native if the driver can, else generic.
+    pub mode: XdpMode,
+    /// Zero-copy AF_XDP. Default false: copy mode works everywhere, and some drivers' zero-copy has
+    /// corrupted memory in public reports.
+    pub zero_copy: bool,
+    /// What becomes of datagrams to a service that are not SIP: `pass` (default) to the kernel, or `drop`.
+    pub not_sip: NotSip,
+}
+
+/// Where in the receive path the program runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum XdpMode {
+    /// Native if the driver has it, generic otherwise; what was obtained is reported.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the network stack, for drivers without XDP.
+    Generic,
+}
+
+/// Fate of what is not SIP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotSip {
+    /// The server may answer it as it likes.
+    #[default]
+    Pass,
+    /// Dropped in the XDP program.
+    Drop,
+}
+
+/// Threads: one worker per RX queue of the interface.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Workers {
+    /// CPU cores, one per RX queue, in queue order. Default: the cores of the machine from the last one
+    /// downwards, so that core 0, which takes most interrupts, comes last.
+    pub cores: Option<Vec<usize>>,
+    /// What a worker does when nothing is left to do: `sleep` (default) in poll, or `spin`.
+    pub idle: Idle,
+}
+
+/// Behaviour of a worker without work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// Sleep in poll(2): no CPU when idle, some microseconds more delay.
+    #[default]
+    Sleep,
+    /// Busy loop: the lowest delay, a whole core always.
+    Spin,
+}
+
+/// UMEM and rings of one NIC queue. All counts are frames; ring sizes are powers of two.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Frames {
+    /// Frames per queue. Memory per queue is `count * size`. Too few: start is refused with the sum.
+    pub count: u32,
+    /// Bytes per frame, 2048 or 4096. Packets longer than `size - 512` pass to the kernel unguarded.
+    pub size: u32,
+    /// RX ring for responses, ACK, CANCEL, in-dialog, emergency.
+    pub ring_control: u32,
+    /// RX ring for originals.
+    pub ring_new: u32,
+    /// RX ring for copies. Small on purpose: a full ring costs nothing, a large one takes frames away.
+    pub ring_retransmission: u32,
+    /// RX ring for originals that the gate shed and that get a reply. Small and lossy.
+    pub ring_reject: u32,
+    /// TX ring of the NIC queue (replies) and of the hand-off device.
+    pub ring_tx: u32,
+    /// Fill ring; the frames that wait for packets.
+    pub ring_fill: u32,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self {
+            count: 8192,
+            size: 2048,
+            ring_control: 512,
+            ring_new: 1024,
+            ring_retransmission: 64,
+            ring_reject: 512,
+            ring_tx: 512,
+            ring_fill: 2048,
+        }
+    }
+}
+
+/// The control socket.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Control {
+    /// Path of the Unix socket. Its directory is made if missing; mode 0660.
+    pub socket: PathBuf,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: PathBuf::from("/run/sipweir/control.sock") }
+    }
+}
+
+/// One guarded service and the server behind it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Service {
+    /// Local addresses and UDP ports, `"192.0.2.1:5060"`, `"[2001:db8::1]:5060"` or `"*:5060"` for any.
+    pub listen: Listen,
+    /// Who processes the requests.
+    pub handoff: HandoffKind,
+    /// Longest wait of an original before it is answered instead of served late. Below T1 (500 ms), or
+    /// serving doubles the work. Default 400 ms.
+    #[serde(default = "default_max_wait")]
+    pub max_wait: Span,
+    /// Requests per second that the server is taken to serve until it has been measured. Thresholds in time
+    /// rest on it during the first second under load. Default 1000.
+    #[serde(default = "default_initial_rate")]
+    pub initial_rate: f64,
+    /// When to shed.
+    #[serde(default)]
+    pub gate: Gate,
+    /// What those that are shed are told.
+    #[serde(default)]
+    pub reply: Reply,
+    /// Local server behind the `kernel` hand-off.
+    #[serde(default)]
+    pub server: Server,
+    /// Processor of the `embedded` hand-off.
+    #[serde(default)]
+    pub embedded: Embedded,
+}
+
+fn default_max_wait() -> Span {
+    Span::from_millis(400)
+}
+
+fn default_initial_rate() -> f64 {
+    1000.0
+}
+
+/// Kinds of hand-off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffKind {
+    /// An unmodified server on this host, reached through the kernel's IP stack.
+    Kernel,
+    /// A processor inside this process.
+    Embedded,
+}
+
+impl HandoffKind {
+    /// As written in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
+/// The overload gate of a service. Thresholds are messages (`700`) or time at the measured service rate
+/// (`"350ms"`), split evenly among the workers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Gate {
+    /// Which gate. Default `hysteretic`.
+    pub kind: GateKind,
+    /// L: back to `normal` when fewer wait.
+    pub low: Limit,
+    /// H: `overload` when this many wait.
+    pub high: Limit,
+    /// B: `discard` when this many wait. The only threshold of `fifo` and `tail_drop`.
+    pub buffer: Limit,
+    /// q: share of originals admitted in `overload`, 0 to 1.
+    pub admit: f64,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            kind: GateKind::Hysteretic,
+            low: Limit::time_ms(200),
+            high: Limit::time_ms(250),
+            buffer: Limit::time_ms(350),
+            admit: 0.5,
+        }
+    }
+}
+
+/// Kinds of gate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateKind {
+    /// Two thresholds and a discard level: M|G|1|<L,H>|B.
+    #[default]
+    Hysteretic,
+    /// Strict priority and a buffer, no control: originals beyond the buffer are dropped.
+    TailDrop,
+    /// One queue without classes; the baseline that collapses.
+    Fifo,
+}
+
+impl GateKind {
+    /// As written in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hysteretic => "hysteretic",
+            Self::TailDrop => "tail_drop",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// Stateless replies for originals that are shed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Reply {
+    /// Status code: 503 (default), 500 or 480, or 0 for silence.
+    pub code: u16,
+    /// Most replies per second and worker; beyond it the shed ones are dropped silently. Default 50000.
+    pub rate: u32,
+}
+
+impl Default for Reply {
+    fn default() -> Self {
+        Self { code: 503, rate: 50_000 }
+    }
+}
+
+/// The local server of a `kernel` hand-off.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Messages that may wait in the server's own receive queue. Too small: the server idles between two
+    /// looks (one per 200 us). Too large: that queue is a second FIFO without priority, and the default
+    /// socket buffer holds only about 90. Default 32.
+    pub queue_target: u32,
+    /// The server counts as down after its port had no socket for this long. Default 100 ms.
+    pub down_after: Span,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { queue_target: 32, down_after: Span::from_millis(100) }
+    }
+}
+
+/// The answering processor that ships with sipweir: answers every request after a service time. For demos,
+/// trials and measurements; programs bring their own through `sipweir::processor::Processor`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Embedded {
+    /// Requests per second that it serves. Default 2000.
+    pub capacity: f64,
+    /// Law of the service time. Default exponential.
+    pub service_time: ServiceTime,
+    /// Places in the bounded queue between worker and processor. Default 32.
+    pub queue: u32,
+}
+
+impl Default for Embedded {
+    fn default() -> Self {
+        Self { capacity: 2000.0, service_time: ServiceTime::Exponential, queue: 32 }
+    }
+}
+
+/// Laws of the embedded processor's service time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceTime {
+    /// Every request takes the mean.
+    Constant,
+    /// Exponentially distributed.
+    #[default]
+    Exponential,
+}
+
+impl Config {
+    /// Reads and checks a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is no TOML, or with every problem in it at once.
+    pub fn read(path: &std::path::Path) -> Result<Self, ConfigError> {
+        read::read(path)
+    }
+
+    /// Reads and checks a configuration from text; `name` stands for the file in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::read`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        read::parse(name, text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

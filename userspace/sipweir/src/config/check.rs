@@ -1,0 +1,144 @@
+//! Relations between values that a type cannot express.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use overload::Threshold;
+
+use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service};
+
+/// T1 of RFC 3261 section 17.1.1.1: the first copy leaves the client after it.
+const T1_NS: u64 = 500_000_000;
+/// Longest interface name (IFNAMSIZ less its NUL).
+const INTERFACE_NAME_MAX: usize = 15;
+/// `SERVICES_MAX` of abi.h.
+const SERVICES_MAX: usize = 64;
+
+/// Adds a problem for every relation that does not hold. `whole` says that nothing was left out of `config`.
+pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Problem>) {
+    let mut report = |key: String, message: String| {
+        problems.insert(Problem { key, message });
+    };
+    if config.interface.is_empty() || config.interface.len() > INTERFACE_NAME_MAX {
+        report("interface".into(), format!("an interface name has 1 to {INTERFACE_NAME_MAX} bytes"));
+    }
+    if whole && config.service.is_empty() {
+        report("service".into(), "no service to guard; add a table such as [service.main]".into());
+    }
+    let endpoints: usize = config.service.values().map(|service| service.listen.0.len()).sum();
+    if endpoints > SERVICES_MAX {
+        report(
+            "service".into(),
+            format!("{endpoints} listen addresses; at most {SERVICES_MAX} can be guarded"),
+        );
+    }
+    if let Some(cores) = &config.workers.cores {
+        let distinct: BTreeSet<_> = cores.iter().collect();
+        if cores.is_empty() || distinct.len() != cores.len() {
+            report("workers.cores".into(), "name each core once, at least one".into());
+        }
+    }
+    frames(&config.frames, &mut report);
+
+    let mut taken = BTreeMap::new();
+    for (name, service) in &config.service {
+        for endpoint in &service.listen.0 {
+            if let Some(other) = taken.insert(*endpoint, name) {
+                let message = format!("the same address and port as service {other}");
+                report(format!("service.{name}.listen"), message);
+            }
+        }
+        one_service(&format!("service.{name}"), service, &mut report);
+    }
+}
+
+fn frames(frames: &Frames, report: &mut impl FnMut(String, String)) {
+    for (key, size) in [
+        ("ring_control", frames.ring_control),
+        ("ring_new", frames.ring_new),
+        ("ring_retransmission", frames.ring_retransmission),
+        ("ring_reject", frames.ring_reject),
+        ("ring_tx", frames.ring_tx),
+        ("ring_fill", frames.ring_fill),
+    ] {
+        if !size.is_power_of_two() || size > 1 << 20 {
+            report(format!("frames.{key}"), format!("{size} is no power of two up to 1048576"));
+        }
+    }
+    if !matches!(frames.size, 2048 | 4096) {
+        report("frames.size".into(), format!("{} is neither 2048 nor 4096", frames.size));
+    }
+    if frames.count == 0 || frames.count > 1 << 22 {
+        report("frames.count".into(), format!("{} is not between 1 and 4194304", frames.count));
+    }
+}
+
+fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, String)) {
+    if service.max_wait.nanos() == 0
+        || (service.gate.kind == GateKind::Hysteretic && service.max_wait.nanos() >= T1_NS)
+    {
+        let message = format!(
+            "{} is not between 0 and T1 = 500ms; later, the client's copy is already on its way",
+            service.max_wait
+        );
+        report(format!("{path}.max_wait"), message);
+    }
+    if !(service.initial_rate.is_finite() && service.initial_rate >= 1.0) {
+        report(format!("{path}.initial_rate"), "a rate per second, at least 1".into());
+    }
+    if !matches!(service.reply.code, 0 | 480 | 500 | 503) {
+        report(
+            format!("{path}.reply.code"),
+            format!("{} is none of 503, 500, 480, 0 (silence)", service.reply.code),
+        );
+    }
+    gate(path, service, report);
+    match service.handoff {
+        HandoffKind::Kernel if service.server.queue_target == 0 => {
+            report(
+                format!("{path}.server.queue_target"),
+                "at least 1, or nothing is ever handed over".into(),
+            );
+        }
+        HandoffKind::Embedded => {
+            if !(service.embedded.capacity.is_finite() && service.embedded.capacity > 0.0) {
+                report(format!("{path}.embedded.capacity"), "a rate per second above 0".into());
+            }
+            if service.embedded.queue == 0 || service.embedded.queue > 65_536 {
+                report(format!("{path}.embedded.queue"), "between 1 and 65536 places".into());
+            }
+        }
+        HandoffKind::Kernel => {}
+    }
+}
+
+fn gate(path: &str, service: &Service, report: &mut impl FnMut(String, String)) {
+    let gate = &service.gate;
+    if !(0.0..=1.0).contains(&gate.admit) {
+        report(format!("{path}.gate.admit"), format!("{} is no share between 0 and 1", gate.admit));
+    }
+    let zero = |limit: Limit| matches!(limit.0, Threshold::Messages(0) | Threshold::Time(0));
+    if gate.kind != GateKind::Hysteretic {
+        if zero(gate.buffer) {
+            report(format!("{path}.gate.buffer"), "must be above 0".into());
+        }
+        return;
+    }
+    for (key, limit) in [("low", gate.low), ("high", gate.high), ("buffer", gate.buffer)] {
+        if zero(limit) {
+            report(format!("{path}.gate.{key}"), "must be above 0".into());
+        }
+    }
+    // low <= high < buffer, as far as both are of one kind; across kinds it depends on the measured rate, and
+    // the gate keeps the order itself when it resolves them.
+    let ordered = |a: Limit, b: Limit, strict: bool| match (a.0, b.0) {
+        (Threshold::Messages(a), Threshold::Messages(b)) => a < b || (!strict && a == b),
+        (Threshold::Time(a), Threshold::Time(b)) => a < b || (!strict && a == b),
+        _ => true,
+    };
+    if !ordered(gate.low, gate.high, false) {
+        report(format!("{path}.gate.low"), "low must not be above high".into());
+    }
+    if !ordered(gate.high, gate.buffer, true) {
+        report(format!("{path}.gate.high"), "high must be below buffer".into());
+    }
+}

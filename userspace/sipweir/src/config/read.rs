@@ -1,0 +1,135 @@
+//! From text to a checked [`Config`], collecting every problem on the way.
+//!
+//! Deserialisation stops at its first error. To report all of them, the value that was wrong is taken out
+//! of the document and reading starts again, until it succeeds or the same path fails twice. Unknown keys
+//! are gathered on the side, so they too are all named.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use thiserror::Error;
+
+use super::{Config, check};
+
+/// One thing that is wrong with a configuration, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Path of the key, e.g. `service.main.gate.low`.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read {file}: {source}; give the path of a configuration, docs/example.toml is one")]
+    File {
+        /// As given.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The text is no TOML.
+    #[error("{file} is no TOML: {source}")]
+    Syntax {
+        /// As given.
+        file: String,
+        /// With line and column.
+        source: Box<toml::de::Error>,
+    },
+    /// One or more keys are wrong.
+    #[error("{file} has {}:\n{}", count(.problems.len()), list(.problems))]
+    Problems {
+        /// As given.
+        file: String,
+        /// All of them, by key.
+        problems: Vec<Problem>,
+    },
+}
+
+fn count(problems: usize) -> String {
+    if problems == 1 { "1 problem".into() } else { format!("{problems} problems") }
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
+    let file = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|source| ConfigError::File { file: file.clone(), source })?;
+    parse(&file, &text)
+}
+
+pub(super) fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+    let mut document: toml::Table =
+        text.parse().map_err(|source| ConfigError::Syntax { file: file.into(), source: Box::new(source) })?;
+
+    let mut problems = BTreeSet::new();
+    let config = deserialize(&mut document, &mut problems);
+    if let Some(config) = &config {
+        // Services that could not be read at all were taken out; that is no second problem.
+        let whole = problems.is_empty();
+        check::relations(config, whole, &mut problems);
+    }
+    match config {
+        Some(config) if problems.is_empty() => Ok(config),
+        _ => Err(ConfigError::Problems { file: file.into(), problems: problems.into_iter().collect() }),
+    }
+}
+
+/// Reads what can be read. `None` when a required key of the root is missing or wrong.
+fn deserialize(document: &mut toml::Table, problems: &mut BTreeSet<Problem>) -> Option<Config> {
+    let mut removed = Vec::new();
+    loop {
+        let mut unknown = Vec::new();
+        let mut track = serde_path_to_error::Track::new();
+        let deserializer = serde_path_to_error::Deserializer::new(document.clone(), &mut track);
+        let result = serde_ignored::deserialize(deserializer, |path| unknown.push(path.to_string()));
+        for key in unknown {
+            let message = "unknown key; see docs/example.toml for those there are".into();
+            problems.insert(Problem { key: key.replace(".?", ""), message });
+        }
+        let error: toml::de::Error = match result {
+            Ok(config) => return Some(config),
+            Err(error) => error,
+        };
+        let path = track.path().to_string();
+        let message = error.message().to_owned();
+        // A missing key is reported at its parent. If it is missing since its wrong value was taken out, that
+        // was reported already, and the parent goes as a whole.
+        let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        let taken_out = missing.is_some_and(|key| removed.contains(&format!("{path}.{key}")));
+        if !taken_out {
+            problems.insert(Problem { key: path.clone(), message });
+        }
+        if !remove(document, &path) {
+            return None;
+        }
+        removed.push(path);
+    }
+}
+
+/// Takes the value at a dotted path out of the document; false if it is not there.
+fn remove(document: &mut toml::Table, path: &str) -> bool {
+    let mut keys: Vec<&str> = path.split('.').collect();
+    let Some(last) = keys.pop() else { return false };
+    let mut table = document;
+    for key in keys {
+        match table.get_mut(key) {
+            Some(toml::Value::Table(inner)) => table = inner,
+            _ => return false,
+        }
+    }
+    table.remove(last).is_some()
+}

@@ -1,0 +1,141 @@
+use super::{Config, ConfigError, GateKind, HandoffKind, Problem};
+use overload::Threshold;
+
+const LEAST: &str = r#"
+interface = "eth0"
+[service.main]
+listen = "192.0.2.1:5060"
+handoff = "kernel"
+"#;
+
+fn problems(text: &str) -> Vec<Problem> {
+    match Config::parse("test.toml", text) {
+        Err(ConfigError::Problems { problems, .. }) => problems,
+        other => panic!("expected problems, got {other:?}"),
+    }
+}
+
+fn keys(text: &str) -> Vec<String> {
+    problems(text).into_iter().map(|problem| problem.key).collect()
+}
+
+#[test]
+fn the_example_in_the_docs_is_valid() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml");
+    Config::read(path.as_ref()).expect("docs/example.toml");
+}
+
+#[test]
+fn five_lines_are_enough() {
+    let config = Config::parse("test.toml", LEAST).expect("valid");
+    let service = &config.service["main"];
+    assert_eq!(service.handoff, HandoffKind::Kernel);
+    assert_eq!(service.gate.kind, GateKind::Hysteretic);
+    assert_eq!(service.max_wait.nanos(), 400_000_000);
+}
+
+#[test]
+fn thresholds_are_messages_or_time() {
+    let text = format!("{LEAST}[service.main.gate]\nlow = 10\nhigh = \"250ms\"\nbuffer = \"0.35s\"\n");
+    let gate = Config::parse("test.toml", &text).expect("valid").service["main"].gate.clone();
+    assert_eq!(gate.low.0, Threshold::Messages(10));
+    assert_eq!(gate.high.0, Threshold::Time(250_000_000));
+    assert_eq!(gate.buffer.0, Threshold::Time(350_000_000));
+}
+
+#[test]
+fn any_local_address_is_written_as_a_star_or_unspecified() {
+    for any in ["*:5060", "0.0.0.0:5060", "[::]:5060"] {
+        let text = LEAST.replace("192.0.2.1:5060", any);
+        let config = Config::parse("test.toml", &text).expect("valid");
+        assert_eq!(config.service["main"].listen.0, [(None, 5060)], "{any}");
+    }
+}
+
+#[test]
+fn every_problem_is_reported_with_its_key_at_once() {
+    let text = r#"
+interface = "an-interface-name-too-long"
+colour = "blue"
+[xdp]
+mode = "fast"
+[frames]
+ring_new = 1000
+[service.main]
+listen = "nowhere"
+handoff = "pigeon"
+max_wait = "600ms"
+[service.main.gate]
+low = 100
+high = 50
+admit = 1.5
+"#;
+    // `listen` and `handoff` are required, so the relations of this service cannot be judged in the same run;
+    // those of the rest are.
+    let expected =
+        ["colour", "frames.ring_new", "interface", "service.main.handoff", "service.main.listen", "xdp.mode"];
+    assert_eq!(keys(text), expected);
+}
+
+#[test]
+fn relations_are_checked_all_together() {
+    let text = r#"
+interface = "eth0"
+[frames]
+ring_new = 1000
+size = 1500
+[service.main]
+listen = ["192.0.2.1:5060", "192.0.2.1:5060"]
+handoff = "kernel"
+max_wait = "600ms"
+[service.main.gate]
+low = 100
+high = 50
+admit = 1.5
+[service.main.reply]
+code = 200
+"#;
+    let expected = [
+        "frames.ring_new",
+        "frames.size",
+        "service.main.gate.admit",
+        "service.main.gate.low",
+        "service.main.listen",
+        "service.main.max_wait",
+        "service.main.reply.code",
+    ];
+    assert_eq!(keys(text), expected);
+}
+
+#[test]
+fn a_missing_key_is_named_at_its_table() {
+    let found = problems("interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\n");
+    assert_eq!(found[0].key, "service.main");
+    assert!(found[0].message.contains("handoff"), "{}", found[0].message);
+}
+
+#[test]
+fn a_missing_service_is_a_problem() {
+    assert_eq!(keys("interface = \"eth0\"\n"), ["service"]);
+}
+
+#[test]
+fn unknown_keys_deep_inside_are_refused_with_their_path() {
+    let text = format!("{LEAST}[service.main.gate]\nhihg = 3\n");
+    assert_eq!(keys(&text), ["service.main.gate.hihg"]);
+}
+
+#[test]
+fn broken_toml_names_the_line() {
+    let error = Config::parse("test.toml", "interface = \"eth0").expect_err("syntax");
+    assert!(error.to_string().contains("line 1"), "{error}");
+}
+
+#[test]
+fn the_seed_is_64_hex_digits_and_stays_secret() {
+    let text = format!("seed = \"{}\"\n{LEAST}", "0123456789abcdef".repeat(4));
+    let config = Config::parse("test.toml", &text).expect("valid");
+    assert_eq!(config.seed.as_ref().expect("seed").0, [0x0123_4567_89ab_cdef; 4]);
+    assert!(!format!("{config:?}").contains("81985529216486895"));
+    assert_eq!(keys(&format!("seed = \"abc\"\n{LEAST}")), ["seed"]);
+}

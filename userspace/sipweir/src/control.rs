@@ -1,0 +1,224 @@
+//! The control socket: a Unix stream socket that answers `status` with one JSON document.
+//!
+//! One thread serves one client at a time, with a bound on what it reads and on how long it waits, so that
+//! no client can hold it up. The socket also is the instance's lock: who can connect to it finds a running
+//! instance; a file that nobody answers on is a leftover and is taken over.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A request is one word.
+const REQUEST_BYTES_MAX: u64 = 64;
+/// A local client that does not send or take its bytes within this time is cut off.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why the control socket cannot be made or asked.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// Somebody answers on it.
+    #[error("another sipweir answers on {0}; stop it, or give this one its own control.socket")]
+    InUse(PathBuf),
+    /// The file is something else.
+    #[error("{0} exists and is no socket; remove it or change control.socket")]
+    NoSocket(PathBuf),
+    /// Path or permission.
+    #[error("cannot make the control socket {path}: {source}; change control.socket or the permissions")]
+    Bind {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Nobody there.
+    #[error("no sipweir answers on {path}: {source}; is it running, and is this its control.socket?")]
+    Connect {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It answered, but not with a status.
+    #[error("the answer on {path} is no status: {source}")]
+    Answer {
+        /// As given.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// The bound socket, before it is served; holds the lock.
+#[derive(Debug)]
+pub struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Binds the socket, taking over the leftover of a crashed run.
+    ///
+    /// # Errors
+    ///
+    /// When an instance answers on it, or the path cannot be used.
+    pub fn bind(path: &Path) -> Result<Self, ControlError> {
+        use std::os::unix::fs::FileTypeExt;
+        let failed = |source| ControlError::Bind { path: path.into(), source };
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(failed)?;
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => return Err(ControlError::NoSocket(path.into())),
+            Ok(_) if UnixStream::connect(path).is_ok() => return Err(ControlError::InUse(path.into())),
+            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(source) => return Err(failed(source)),
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(failed)?;
+        Ok(Self { listener, path: path.into() })
+    }
+
+    /// Serves requests on a thread until the returned guard is dropped. `status` makes the document.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub fn serve(self, status: impl Fn() -> String + Send + 'static) -> std::io::Result<Serving> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let path = self.path.clone();
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
+            for client in self.listener.incoming() {
+                if flag.load(Ordering::Acquire) {
+                    break;
+                }
+                // A client that went away or sent nonsense is no event worth a word.
+                let _served = client.and_then(|client| answer(client, &status));
+            }
+        })?;
+        Ok(Serving { stop, path, thread: Some(thread) })
+    }
+}
+
+fn answer(mut client: UnixStream, status: &impl Fn() -> String) -> std::io::Result<()> {
+    client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while request.len() < REQUEST_BYTES_MAX as usize && client.read(&mut byte)? == 1 && byte[0] != b'\n' {
+        request.push(byte[0]);
+    }
+    match request.as_slice() {
+        b"status" => client.write_all(status().as_bytes()),
+        _ => client.write_all(b"{\"error\":\"unknown request; there is: status\"}"),
+    }
+}
+
+/// A served control socket; dropping it ends the thread and removes the file.
+#[derive(Debug)]
+pub struct Serving {
+    stop: Arc<AtomicBool>,
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Rouses the accept; then nobody can find the socket any more.
+        let _roused = UnixStream::connect(&self.path);
+        if let Some(thread) = self.thread.take() {
+            let _joined = thread.join();
+        }
+        let _removed = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Asks a running instance for its status document.
+///
+/// # Errors
+///
+/// When nobody answers, or not with JSON.
+pub fn ask_status(path: &Path) -> Result<crate::status::Status, ControlError> {
+    let connect = |source| ControlError::Connect { path: path.into(), source };
+    let mut stream = UnixStream::connect(path).map_err(connect)?;
+    stream.set_read_timeout(Some(5 * CLIENT_TIMEOUT)).map_err(connect)?;
+    stream.write_all(b"status\n").map_err(connect)?;
+    let mut document = String::new();
+    stream.read_to_string(&mut document).map_err(connect)?;
+    serde_json::from_str(&document)
+        .map_err(|source| ControlError::Answer { path: path.into(), source: Box::new(source) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Control, ControlError, ask_status};
+    use std::io::Write;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::PathBuf;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("sipweir-control-{name}-{}", std::process::id()))
+    }
+
+    fn document() -> String {
+        serde_json::to_string(&crate::status::Status { interface: "eth9".into(), ..Default::default() })
+            .expect("json")
+    }
+
+    #[test]
+    fn a_client_gets_the_status_and_the_file_is_gone_afterwards() {
+        let path = path("plain");
+        let serving = Control::bind(&path).expect("bind").serve(document).expect("thread");
+        assert_eq!(ask_status(&path).expect("status").interface, "eth9");
+        drop(serving);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_second_instance_is_refused_and_a_leftover_is_taken_over() {
+        let path = path("second");
+        let leftover = UnixListener::bind(&path).expect("bind");
+        assert!(matches!(Control::bind(&path), Err(ControlError::InUse(_))));
+        drop(leftover);
+        assert!(path.exists());
+        let serving = Control::bind(&path).expect("takes over").serve(document).expect("thread");
+        assert!(matches!(Control::bind(&path), Err(ControlError::InUse(_))));
+        drop(serving);
+    }
+
+    #[test]
+    fn garbage_and_silent_clients_do_not_stop_it() {
+        let path = path("garbage");
+        let _serving = Control::bind(&path).expect("bind").serve(document).expect("thread");
+        for garbage in [&b"\0\xff\n"[..], &[b'x'; 4096], b""] {
+            let mut client = UnixStream::connect(&path).expect("connect");
+            // The server may have hung up already.
+            let _written = client.write_all(garbage);
+        }
+        assert_eq!(ask_status(&path).expect("status").interface, "eth9");
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let path = path("file");
+        std::fs::write(&path, "mine").expect("write");
+        assert!(matches!(Control::bind(&path), Err(ControlError::NoSocket(_))));
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "mine");
+        std::fs::remove_file(&path).expect("remove");
+    }
+
+    #[test]
+    fn asking_nobody_says_so() {
+        let error = ask_status(&path("nobody")).expect_err("nobody there");
+        assert!(matches!(error, ControlError::Connect { .. }), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! What a worker counts: plain numbers with one writer, read by the control thread.
+//!
+//! INVARIANT: for each class, received = sum over outcomes + waiting. The worker counts a frame as received
+//! when it leaves its RX ring and gives it exactly one [`Outcome`] when it leaves the worker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sip::{Class, HandoffError};
+
+/// What became of a frame that a worker took from a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Outcome {
+    /// Given to the server.
+    HandedOver,
+    /// Shed by the gate; an answer was sent.
+    Rejected,
+    /// Waited longer than `max_wait`; an answer was sent.
+    RejectedLate,
+    /// The server has no socket; an answer was sent.
+    RejectedServerDown,
+    /// Shed like the three above, without an answer: none is configured, none may be sent, or the reply
+    /// budget was used up.
+    ShedSilently,
+    /// The ACK to an answer of our own: the server knows nothing of that transaction, so it ends here.
+    AckAbsorbed,
+    /// A copy that waited longer than `max_wait`.
+    CopyStale,
+    /// No place in the waiting queue or on the way to the server.
+    NoRoom,
+    /// The UDP checksum is wrong.
+    ChecksumWrong,
+    /// Marker or headers are not where they should be: the packet cannot be rewritten.
+    Unfit,
+}
+
+impl Outcome {
+    /// All outcomes, in numeric order.
+    pub const ALL: [Self; 10] = [
+        Self::HandedOver,
+        Self::Rejected,
+        Self::RejectedLate,
+        Self::RejectedServerDown,
+        Self::ShedSilently,
+        Self::AckAbsorbed,
+        Self::CopyStale,
+        Self::NoRoom,
+        Self::ChecksumWrong,
+        Self::Unfit,
+    ];
+
+    /// The metric label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HandedOver => "handed_over",
+            Self::Rejected => "rejected",
+            Self::RejectedLate => "rejected_late",
+            Self::RejectedServerDown => "rejected_server_down",
+            Self::ShedSilently => "shed_silently",
+            Self::AckAbsorbed => "ack_absorbed",
+            Self::CopyStale => "copy_stale",
+            Self::NoRoom => "no_room",
+            Self::ChecksumWrong => "checksum_wrong",
+            Self::Unfit => "unfit",
+        }
+    }
+}
+
+impl From<HandoffError> for Outcome {
+    fn from(error: HandoffError) -> Self {
+        match error {
+            HandoffError::HeaderChecksum | HandoffError::DatagramChecksum => Self::ChecksumWrong,
+            HandoffError::Malformed => Self::Unfit,
+        }
+    }
+}
+
+/// A counter or gauge with one writer: adding is a load and a store, no locked instruction.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `n`; only the owning worker may.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Sets a gauge; only the owning worker may.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// Reads it, from anywhere.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+const CLASSES: usize = Class::ALL.len();
+const OUTCOMES: usize = Outcome::ALL.len();
+
+/// Counters of one worker for one lane (a service at a worker).
+#[derive(Debug)]
+pub struct LaneCounters {
+    received: [Count; CLASSES],
+    outcomes: [[Count; OUTCOMES]; CLASSES],
+    /// Messages waiting in sipweir.
+    pub waiting: Count,
+    /// Messages taken to be at the server.
+    pub at_server: Count,
+    /// `overload::GateState` as a number.
+    pub gate_state: Count,
+    /// Changes of the gate's state since start.
+    pub gate_transitions: Count,
+    /// Measured service rate, thousandths of an original per second.
+    pub service_rate_milli: Count,
+    /// `overload::ServerState` as a number.
+    pub server_state: Count,
+    /// Datagrams that the server's own socket dropped since start.
+    pub server_drops: Count,
+    /// Longest wait of a message that was handed over since start, nanoseconds.
+    pub wait_ns_max: Count,
+}
+
+impl Default for LaneCounters {
+    fn default() -> Self {
+        Self {
+            received: [const { Count(AtomicU64::new(0)) }; CLASSES],
+            outcomes: [const { [const { Count(AtomicU64::new(0)) }; OUTCOMES] }; CLASSES],
+            waiting: Count::default(),
+            at_server: Count::default(),
+            gate_state: Count::default(),
+            gate_transitions: Count::default(),
+            service_rate_milli: Count::default(),
+            server_state: Count::default(),
+            server_drops: Count::default(),
+            wait_ns_max: Count::default(),
+        }
+    }
+}
+
+impl LaneCounters {
+    /// Counts a frame taken from an RX ring.
+    pub fn received(&self, class: Class) {
+        self.received[class as usize].add(1);
+    }
+
+    /// Counts what became of it.
+    pub fn outcome(&self, class: Class, outcome: Outcome) {
+        self.outcomes[class as usize][outcome as usize].add(1);
+    }
+
+    /// Frames of a class taken from the rings so far.
+    #[must_use]
+    pub fn received_of(&self, class: Class) -> u64 {
+        self.received[class as usize].get()
+    }
+
+    /// Frames of a class with that outcome so far.
+    #[must_use]
+    pub fn outcome_of(&self, class: Class, outcome: Outcome) -> u64 {
+        self.outcomes[class as usize][outcome as usize].get()
+    }
+
+    /// Frames of all classes taken from the rings so far.
+    #[must_use]
+    pub fn received_total(&self) -> u64 {
+        self.received.iter().map(Count::get).sum()
+    }
+
+    /// Outcomes of all classes so far.
+    #[must_use]
+    pub fn outcomes_total(&self) -> u64 {
+        self.outcomes.iter().flatten().map(Count::get).sum()
+    }
+}
+
+/// Counters of one worker that belong to no service.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    /// Turns of the loop.
+    pub turns: Count,
+    /// Times the worker went to sleep.
+    pub sleeps: Count,
+    /// Frames held by the worker (waiting or in hand).
+    pub frames_outstanding: Count,
+    /// Frames free.
+    pub frames_free: Count,
+    /// Replies handed to the NIC.
+    pub replies_sent: Count,
+    /// Packets that could not be handed to the NIC or the hand-off device at once.
+    pub transmit_full: Count,
+    /// Descriptors from the kernel that point to no frame of ours; always 0.
+    pub bad_descriptors: Count,
+    /// Per ring: packets that the kernel dropped since the RX ring was full.
+    pub ring_full: [Count; afxdp::RINGS],
+    /// Packets that the kernel dropped since no frame was free: priority isolation broke. Always 0.
+    pub fill_ring_empty: Count,
+}

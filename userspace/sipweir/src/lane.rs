@@ -1,0 +1,158 @@
+//! A service at one worker: its waiting queue, its gate, its server and its counters.
+//!
+//! A lane decides nothing by itself: gates, queues and credit are the pure ones of `overload`. It holds
+//! them together and says how often the server is looked at.
+
+use std::sync::Arc;
+
+use afxdp::Frame;
+use overload::{
+    AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState, TokenBucket,
+};
+use sip::{Class, Datagram, Marker, ReplyLine};
+
+use crate::counters::{LaneCounters, Outcome};
+use crate::handoff::Handoff;
+
+/// A look at the server costs about a microsecond (one netlink exchange), so it is taken at most this often.
+/// Longer: a fast server idles between looks. Shorter: looks eat the core.
+const LOOK_INTERVAL_NS: u64 = 50_000;
+/// With nothing waiting here the server is only watched so that n falls as it works off what it has.
+const DRAIN_LOOK_INTERVAL_NS: u64 = 1_000_000;
+/// With nothing anywhere, so that a server that went away is known before the next request comes.
+const IDLE_LOOK_INTERVAL_NS: u64 = 900_000_000;
+/// While the server is away, the first request after its return waits for up to this long; looking more often
+/// would only burn CPU beside a dead server.
+const AWAY_LOOK_INTERVAL_NS: u64 = 10_000_000;
+
+/// A message that waits, with what the worker must know to hand it over or to answer it.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The packet.
+    pub frame: Frame,
+    /// Where its datagram lies.
+    pub datagram: Datagram,
+    /// Its class, for the counters.
+    pub class: Class,
+    /// The marker, which is removed before hand-off.
+    pub marker: Option<Marker>,
+}
+
+/// How the shed ones are answered.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplyPolicy {
+    /// The status line; `None` is silence.
+    pub line: Option<ReplyLine>,
+}
+
+/// One service at one worker.
+#[derive(Debug)]
+pub struct Lane {
+    /// The service's name in the configuration.
+    pub name: String,
+    /// Who waits.
+    pub queue: CallQueue<Waiting>,
+    /// Who is admitted.
+    pub gate: AnyGate,
+    /// How many more the server may get.
+    pub credit: Credit,
+    /// The way to it.
+    pub handoff: Handoff,
+    /// Which part of what it gets are originals.
+    pub mix: Mix,
+    /// What the shed ones are told.
+    pub reply: ReplyPolicy,
+    /// How many of them.
+    pub reply_budget: TokenBucket,
+    /// Longest wait of an original.
+    pub max_wait_ns: u64,
+    /// Read by the control thread.
+    pub counters: Arc<LaneCounters>,
+    /// When the server was looked at last.
+    pub looked_ns: u64,
+}
+
+impl Lane {
+    /// n of the gate: originals waiting here and messages at the server (with one queue for all: everything).
+    #[must_use]
+    pub fn in_system(&self) -> usize {
+        let waiting = match self.gate.discipline() {
+            overload::Discipline::Priority => self.queue.len_of(Queue::New),
+            overload::Discipline::Fifo => self.queue.len(),
+        };
+        waiting + self.credit.at_server() as usize
+    }
+
+    /// Looks at the server if it is time to. `in_flight` is what the hand-off device has not delivered yet.
+    pub fn look_if_due(&mut self, in_flight: u32, now_ns: u64) {
+        let interval_ns = match self.credit.server() {
+            ServerState::Missing | ServerState::Down => AWAY_LOOK_INTERVAL_NS,
+            ServerState::Up if !self.queue.is_empty() => LOOK_INTERVAL_NS,
+            ServerState::Up if self.credit.at_server() > 0 => DRAIN_LOOK_INTERVAL_NS,
+            ServerState::Up => IDLE_LOOK_INTERVAL_NS,
+        };
+        if now_ns.saturating_sub(self.looked_ns) < interval_ns {
+            return;
+        }
+        self.looked_ns = now_ns;
+        let look = self.handoff.look(&mut self.credit, in_flight, now_ns);
+        self.counters.server_drops.add(look.dropped);
+        if look.departed > 0 {
+            self.gate.set_service_rate(self.service_rate_per_s());
+        }
+        if look.changed {
+            tracing::warn!(service = %self.name, server = self.credit.server().name(), "server state changed");
+        }
+    }
+
+    /// Originals per second that the server has been measured to serve.
+    #[must_use]
+    pub fn service_rate_per_s(&self) -> f64 {
+        self.credit.rate_per_s() * self.mix.share()
+    }
+
+    /// Notes a message that was handed over.
+    pub fn handed_over(&mut self, class: Class, waited_ns: u64) {
+        self.credit.handed(1);
+        self.mix.handed(class == Class::Original);
+        self.counters.outcome(class, Outcome::HandedOver);
+        self.counters.wait_ns_max.set(self.counters.wait_ns_max.get().max(waited_ns));
+    }
+
+    /// True while originals cannot be served at all.
+    #[must_use]
+    pub fn server_down(&self) -> bool {
+        self.credit.server() == ServerState::Down
+    }
+
+    /// What the XDP program shall do with originals: the gate's word, or nothing in while the server is down.
+    #[must_use]
+    pub fn word(&self) -> GateWord {
+        if self.server_down() { GateWord::new(GateState::Discard, 0) } else { self.gate.word() }
+    }
+
+    /// Nanoseconds after which the lane wants a turn even if no packet comes; `None` if it has nothing to do.
+    #[must_use]
+    pub fn due_in_ns(&self) -> Option<u64> {
+        /// A sleep shorter than this costs more than it gains: a timer's wake-up takes some 50 us anyway.
+        const WAITING_NS: u64 = 200_000;
+        match self.credit.server() {
+            ServerState::Missing | ServerState::Down => Some(AWAY_LOOK_INTERVAL_NS),
+            ServerState::Up if !self.queue.is_empty() => Some(WAITING_NS),
+            ServerState::Up if self.credit.at_server() > 0 => Some(DRAIN_LOOK_INTERVAL_NS),
+            ServerState::Up => None,
+        }
+    }
+
+    /// Brings the gauges up to date.
+    pub fn publish(&self) {
+        let counters = &self.counters;
+        counters.waiting.set(self.queue.len() as u64);
+        counters.at_server.set(u64::from(self.credit.at_server()));
+        counters.gate_state.set(self.gate.state() as u64);
+        counters.gate_transitions.set(self.gate.transitions());
+        counters.server_state.set(self.credit.server() as u64);
+        // A rate is finite and non-negative; thousandths keep slow servers visible.
+        counters.service_rate_milli.set((self.service_rate_per_s() * 1e3) as u64);
+    }
+}

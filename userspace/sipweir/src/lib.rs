@@ -1,0 +1,26 @@
+//! sipweir: keeps SIP servers alive under any load.
+//!
+//! In the order in which a reader meets them:
+
+pub mod worker;
+
+pub mod counters;
+pub mod handoff;
+pub mod lane;
+pub mod processor;
+
+pub mod clock;
+pub mod cores;
+pub mod netdev;
+pub mod sock_diag;
+pub mod wake;
+
+pub mod config;
+pub mod run;
+
+pub mod control;
+pub mod status;
+
+pub mod classify;
+pub mod cli;
+pub mod demo;

@@ -1,0 +1,5 @@
+//! The `sipweir` command; everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    sipweir::cli::main()
+}

@@ -1,0 +1,271 @@
+//! The picture of a running instance that `sipweir status` shows: gathered from the workers' counters and the
+//! XDP program's, as JSON or for people.
+//!
+//! The JSON form is a promise: keys are added, not renamed. Counters count from the start of the instance.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use overload::GateState;
+use serde::{Deserialize, Serialize};
+use sip::Class;
+
+use crate::counters::{LaneCounters, Outcome, WorkerCounters};
+
+/// A running instance.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of sipweir.
+    pub version: String,
+    /// Seconds since start.
+    pub uptime_s: f64,
+    /// The guarded interface.
+    pub interface: String,
+    /// What was obtained from the kernel.
+    pub mode: Mode,
+    /// By name.
+    pub services: BTreeMap<String, Service>,
+    /// In queue order.
+    pub workers: Vec<Worker>,
+    /// Packets seen by the XDP program, each in exactly one row; rows without packets are left out.
+    pub kernel: Vec<KernelRow>,
+}
+
+/// What was obtained from the kernel.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Mode {
+    /// `native` or `generic`.
+    pub xdp: String,
+    /// `copy` or `zero_copy`.
+    pub af_xdp: String,
+    /// Whether the kernel says when it needs a wake-up call.
+    pub need_wakeup: bool,
+    /// `off`, or why busy polling works or does not.
+    pub busy_poll: String,
+    /// The hand-off device, if there is one.
+    pub handoff_device: Option<String>,
+}
+
+/// One service, summed over the workers.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Service {
+    /// Its addresses.
+    pub listen: Vec<String>,
+    /// `kernel` or `embedded`.
+    pub handoff: String,
+    /// The gate; the most closed of the workers' states.
+    pub gate: Gate,
+    /// Messages waiting in sipweir.
+    pub waiting: u64,
+    /// Messages taken to be at the server.
+    pub at_server: u64,
+    /// Measured service rate, originals per second.
+    pub service_rate_per_s: f64,
+    /// The server behind it.
+    pub server: Server,
+    /// Longest wait of a message that was handed over.
+    pub wait_ms_max: f64,
+    /// Frames taken from the rings by class.
+    pub received: BTreeMap<String, u64>,
+    /// What became of them, by class and outcome.
+    pub outcomes: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// A gate.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Gate {
+    /// `hysteretic`, `tail_drop` or `fifo`.
+    pub kind: String,
+    /// `normal`, `overload` or `discard`.
+    pub state: String,
+    /// Changes of state since start.
+    pub transitions: u64,
+}
+
+/// A server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Server {
+    /// `up`, `missing` or `down`.
+    pub state: String,
+    /// Datagrams that its own socket dropped.
+    pub drops: u64,
+}
+
+/// One worker.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Worker {
+    /// NIC queue.
+    pub queue: u32,
+    /// CPU core.
+    pub core: usize,
+    /// Turns of its loop.
+    pub turns: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+    /// Frames that it holds.
+    pub frames_outstanding: u64,
+    /// Frames free.
+    pub frames_free: u64,
+    /// Replies handed to the NIC.
+    pub replies_sent: u64,
+    /// Replies of embedded processors that the NIC's full ring refused.
+    pub transmit_full: u64,
+    /// Packets lost at full RX rings, by ring.
+    pub ring_full: BTreeMap<String, u64>,
+    /// Packets lost since no frame was free; above 0 means that priority isolation broke.
+    pub fill_ring_empty: u64,
+    /// Descriptors or metadata that make no sense; above 0 is a bug.
+    pub bad_descriptors: u64,
+}
+
+/// One combination of class, verdict and reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelRow {
+    /// What the packets were.
+    pub class: String,
+    /// What was done with them.
+    pub verdict: String,
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub packets: u64,
+}
+
+/// The names of the RX rings in ring order, as metric labels.
+pub const RING_NAMES: [&str; afxdp::RINGS] = ["control", "new", "retransmission", "reject"];
+
+impl Worker {
+    /// Reads a worker's counters.
+    #[must_use]
+    pub fn read(queue: u32, core: usize, counters: &WorkerCounters) -> Self {
+        let ring_full = RING_NAMES.iter().zip(&counters.ring_full);
+        Self {
+            queue,
+            core,
+            turns: counters.turns.get(),
+            sleeps: counters.sleeps.get(),
+            frames_outstanding: counters.frames_outstanding.get(),
+            frames_free: counters.frames_free.get(),
+            replies_sent: counters.replies_sent.get(),
+            transmit_full: counters.transmit_full.get(),
+            ring_full: ring_full.map(|(name, count)| ((*name).to_owned(), count.get())).collect(),
+            fill_ring_empty: counters.fill_ring_empty.get(),
+            bad_descriptors: counters.bad_descriptors.get(),
+        }
+    }
+}
+
+impl Service {
+    /// Sums the counters of a service's lanes, one per worker.
+    #[must_use]
+    pub fn read(listen: Vec<String>, handoff: &str, gate: &str, lanes: &[Arc<LaneCounters>]) -> Self {
+        let sum = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).sum::<u64>();
+        let most = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).max().unwrap_or(0);
+        let state = u8::try_from(most(|lane| lane.gate_state.get())).ok().and_then(GateState::from_u8);
+        let mut received = BTreeMap::new();
+        let mut outcomes = BTreeMap::new();
+        for class in Class::ALL {
+            let count: u64 = lanes.iter().map(|lane| lane.received_of(class)).sum();
+            if count == 0 {
+                continue;
+            }
+            received.insert(class.name().to_owned(), count);
+            let by_outcome: BTreeMap<String, u64> = Outcome::ALL
+                .into_iter()
+                .map(|outcome| {
+                    (outcome, lanes.iter().map(|lane| lane.outcome_of(class, outcome)).sum::<u64>())
+                })
+                .filter(|(_, count)| *count > 0)
+                .map(|(outcome, count)| (outcome.name().to_owned(), count))
+                .collect();
+            outcomes.insert(class.name().to_owned(), by_outcome);
+        }
+        Self {
+            listen,
+            handoff: handoff.to_owned(),
+            gate: Gate {
+                kind: gate.to_owned(),
+                state: state.map_or("unknown", |state| state.name()).to_owned(),
+                transitions: sum(|lane| lane.gate_transitions.get()),
+            },
+            waiting: sum(|lane| lane.waiting.get()),
+            at_server: sum(|lane| lane.at_server.get()),
+            service_rate_per_s: sum(|lane| lane.service_rate_milli.get()) as f64 / 1e3,
+            server: Server {
+                state: crate::worker::server_state_name(most(|lane| lane.server_state.get())).to_owned(),
+                drops: most(|lane| lane.server_drops.get()),
+            },
+            wait_ms_max: most(|lane| lane.wait_ns_max.get()) as f64 / 1e6,
+            received,
+            outcomes,
+        }
+    }
+}
+
+impl Status {
+    /// The picture for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ok = self.write_text(&mut out);
+        out
+    }
+
+    fn write_text(&self, out: &mut String) -> std::fmt::Result {
+        let mode = &self.mode;
+        writeln!(out, "sipweir {} on {}, up {:.0} s", self.version, self.interface, self.uptime_s)?;
+        let device = mode.handoff_device.as_deref().unwrap_or("none");
+        writeln!(
+            out,
+            "xdp {}, af_xdp {}, need_wakeup {}, busy poll {}, hand-off device {device}",
+            mode.xdp, mode.af_xdp, mode.need_wakeup, mode.busy_poll
+        )?;
+        for (name, service) in &self.services {
+            writeln!(out, "\nservice {name} at {} ({})", service.listen.join(", "), service.handoff)?;
+            let gate = &service.gate;
+            writeln!(out, "  gate {} ({}), {} changes", gate.state, gate.kind, gate.transitions)?;
+            writeln!(
+                out,
+                "  waiting {}, at server {}, server {} at {:.0}/s, its drops {}, longest wait {:.1} ms",
+                service.waiting,
+                service.at_server,
+                service.server.state,
+                service.service_rate_per_s,
+                service.server.drops,
+                service.wait_ms_max
+            )?;
+            for (class, received) in &service.received {
+                let outcomes: Vec<String> = service.outcomes[class]
+                    .iter()
+                    .map(|(outcome, count)| format!("{outcome} {count}"))
+                    .collect();
+                writeln!(out, "  {class:<12} {received:>12}  {}", outcomes.join(", "))?;
+            }
+        }
+        writeln!(out, "\nworkers")?;
+        for worker in &self.workers {
+            let full: Vec<String> =
+                worker.ring_full.iter().map(|(ring, count)| format!("{ring} {count}")).collect();
+            writeln!(
+                out,
+                "  queue {} on core {}: {} turns, {} sleeps, {} frames held, {} free, {} replies; rings full: {}; fill ring empty: {}",
+                worker.queue,
+                worker.core,
+                worker.turns,
+                worker.sleeps,
+                worker.frames_outstanding,
+                worker.frames_free,
+                worker.replies_sent,
+                full.join(", "),
+                worker.fill_ring_empty
+            )?;
+        }
+        writeln!(out, "\nXDP program")?;
+        for row in &self.kernel {
+            writeln!(out, "  {:<12} {:<20} {:<20} {:>12}", row.class, row.verdict, row.reason, row.packets)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! A worker on paired rings: the real rings, the real worker, and a test that plays the kernel and the server.
+#![allow(
+    unreachable_pub,
+    dead_code,
+    missing_debug_implementations,
+    reason = "a module shared by test binaries, each of which uses a part"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use afxdp::testing::{Dropped, EgressWire, Wire, egress_pair, pair};
+use afxdp::{EgressConfig, MappedWords, PortConfig};
+use overload::{
+    AnyGate, CallQueue, Credit, CreditConfig, Gate, GateConfig, QueueCapacity, RateConfig, ReceiveQueue,
+    TokenBucket,
+};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use sip::{Class, Marker, Method, ReplyLine, Seed};
+use sipweir::counters::{LaneCounters, WorkerCounters};
+use sipweir::handoff::Handoff;
+use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
+use sipweir::lane::{Lane, ReplyPolicy};
+use sipweir::wake::Wake;
+use sipweir::worker::{Parts, Worker};
+use xdp_prog::abi::{QUEUES_MAX, SERVICES_MAX};
+
+pub const MS: u64 = 1_000_000;
+pub const CONTROL: usize = 0;
+pub const NEW: usize = 1;
+pub const RETRANSMISSION: usize = 2;
+pub const REJECT: usize = 3;
+/// What a small datagram costs a socket; the server of these tests counts in it.
+const BYTES_PER_MESSAGE: u64 = 2304;
+
+/// The server's receive queue, as the test wants it.
+#[derive(Clone, Default)]
+pub struct FakeServer(Arc<FakeServerState>);
+
+#[derive(Default)]
+struct FakeServerState {
+    waiting: AtomicU64,
+    gone: AtomicBool,
+}
+
+impl FakeServer {
+    pub fn set_waiting(&self, messages: u64) {
+        self.0.waiting.store(messages, Ordering::Relaxed);
+    }
+    pub fn set_gone(&self, gone: bool) {
+        self.0.gone.store(gone, Ordering::Relaxed);
+    }
+}
+
+impl ServerQueue for FakeServer {
+    fn receive_queue(&mut self, _now_ns: u64) -> ReceiveQueue {
+        let sockets = u32::from(!self.0.gone.load(Ordering::Relaxed));
+        ReceiveQueue { sockets, bytes: self.0.waiting.load(Ordering::Relaxed) * BYTES_PER_MESSAGE, drops: 0 }
+    }
+}
+
+/// One worker with one lane, its wires and its counters.
+pub struct Bench {
+    pub worker: Worker,
+    pub wire: Wire,
+    pub egress: EgressWire,
+    pub server: FakeServer,
+    pub lane: Arc<LaneCounters>,
+    pub counters: Arc<WorkerCounters>,
+    pub gates: Arc<MappedWords>,
+    pub now_ns: u64,
+}
+
+/// What a test may want otherwise.
+pub struct Setup {
+    pub gate: GateConfig,
+    pub queue_target: u32,
+    pub max_wait_ns: u64,
+    pub rate_per_s: f64,
+    pub reply: Option<u16>,
+    pub port: PortConfig,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            gate: GateConfig::TailDrop { buffer: overload::Threshold::Messages(1000) },
+            queue_target: 8,
+            max_wait_ns: 400 * MS,
+            rate_per_s: 1000.0,
+            reply: Some(503),
+            port: PortConfig::default(),
+        }
+    }
+}
+
+pub fn words() -> Arc<MappedWords> {
+    let words = SERVICES_MAX * QUEUES_MAX;
+    let fd = memfd_create("gates", MemfdFlags::CLOEXEC).expect("memfd");
+    ftruncate(&fd, 8 * words as u64).expect("size");
+    Arc::new(MappedWords::map(std::os::fd::AsFd::as_fd(&fd), words).expect("map"))
+}
+
+impl Bench {
+    pub fn new(setup: &Setup) -> Self {
+        let (mut port, wire) = pair(&setup.port);
+        let tx = EgressConfig { tx_ring_size: 512, busy_retry_ns: 0 };
+        let (egress_port, egress) = egress_pair(&mut port, &tx);
+        let server = FakeServer::default();
+        let lane_counters = Arc::new(LaneCounters::default());
+        let now_ns = 10_000 * MS;
+        let gate = AnyGate::new(&setup.gate, 2000, setup.rate_per_s).expect("gate");
+        let rate = RateConfig { initial_per_s: setup.rate_per_s, ..RateConfig::default() };
+        let credit = CreditConfig { target_messages: setup.queue_target, down_after_ns: 100 * MS, rate };
+        let lane = Lane {
+            name: "test".into(),
+            queue: CallQueue::new(gate.discipline(), QueueCapacity { control: 256, new: 2000, copy: 128 }),
+            gate,
+            credit: Credit::new(credit, now_ns).expect("credit"),
+            handoff: Handoff::Kernel(Server::new(Box::new(server.clone()))),
+            mix: overload::Mix::default(),
+            reply: ReplyPolicy { line: setup.reply.and_then(ReplyLine::of_code) },
+            reply_budget: TokenBucket::new(1_000_000, 100_000, now_ns),
+            max_wait_ns: setup.max_wait_ns,
+            counters: Arc::clone(&lane_counters),
+            looked_ns: 0,
+        };
+        let gates = words();
+        let counters = Arc::new(WorkerCounters::default());
+        let worker = Worker::new(Parts {
+            port,
+            egress: Some(Egress::new(egress_port, tx.tx_ring_size, [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8])),
+            lanes: vec![lane],
+            lane_of_service: vec![0],
+            gates: Arc::clone(&gates),
+            queue: 0,
+            seed: Seed([1, 2, 3, 4]),
+            wake: Arc::new(Wake::new().expect("eventfd")),
+            stop: Arc::new(AtomicBool::new(false)),
+            spin: true,
+            counters: Arc::clone(&counters),
+        });
+        Self { worker, wire, egress, server, lane: lane_counters, counters, gates, now_ns }
+    }
+
+    /// One turn, `later_ns` after the last.
+    pub fn turn_after(&mut self, later_ns: u64) -> bool {
+        self.now_ns += later_ns;
+        self.worker.turn(self.now_ns)
+    }
+
+    /// Delivers a message as the XDP program would: classified, to the ring of its class.
+    pub fn deliver(&mut self, message: &str) -> Result<(), Dropped> {
+        let found = sip::classify(message.as_bytes());
+        let ring = sip::verdict_of(found.class) as usize;
+        self.deliver_as(ring, message.as_bytes(), found.class, found.method, found.marker)
+    }
+
+    /// Delivers a datagram with given findings to a given ring.
+    pub fn deliver_as(
+        &mut self,
+        ring: usize,
+        datagram: &[u8],
+        class: Class,
+        method: Method,
+        marker: Option<Marker>,
+    ) -> Result<(), Dropped> {
+        let packet = packet(datagram);
+        let meta = meta(self.now_ns, datagram, class, method, marker);
+        self.wire.deliver(ring, &packet, &meta)
+    }
+
+    /// The messages that reached the server since the last call.
+    pub fn at_server(&mut self) -> Vec<String> {
+        self.egress.sent().iter().map(|packet| text(&packet[42..])).collect()
+    }
+
+    /// The messages that were sent by the NIC since the last call.
+    pub fn replies(&mut self) -> Vec<String> {
+        self.wire.sent().iter().map(|packet| text(&packet[42..])).collect()
+    }
+
+    /// Everything that was received had one outcome, and no frame is in anybody's hands.
+    #[track_caller]
+    pub fn assert_conserved(&self) {
+        assert_eq!(self.lane.received_total(), self.lane.outcomes_total() + self.lane.waiting.get());
+        assert_eq!(self.counters.frames_outstanding.get(), self.lane.waiting.get());
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The second field of a start line and the rest up to the first space: enough to tell messages apart.
+pub fn names(messages: &[String]) -> Vec<String> {
+    messages
+        .iter()
+        .map(|message| {
+            message.lines().next().unwrap_or_default().split(' ').take(2).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+/// A request of call `call` with everything that an answer needs.
+pub fn request(method: &str, uri: &str, call: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.7:5062;branch=z9hG4bK{call}{method};rport\r\n\
+         Max-Forwards: 70\r\nFrom: <sip:a@example.com>;tag=f{call}\r\nTo: <sip:b@example.com>\r\n\
+         Call-ID: {call}\r\nCSeq: 1 {method}\r\nContact: <sip:a@198.51.100.7:5062>\r\nContent-Length: 0\r\n\r\n"
+    )
+}
+
+/// An Ethernet/IPv4/UDP packet around a datagram, checksums right.
+pub fn packet(datagram: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([198, 51, 100, 7], [192, 0, 2, 1], 64)
+        .udp(5062, 5060)
+        .write(&mut out, datagram)
+        .expect("packet");
+    out
+}
+
+/// The 32 bytes that the XDP program puts in front of a packet.
+pub fn meta(now_ns: u64, datagram: &[u8], class: Class, method: Method, marker: Option<Marker>) -> [u8; 32] {
+    let line = datagram.iter().position(|byte| *byte == b'\r').unwrap_or(0);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&now_ns.to_ne_bytes());
+    bytes[16..18].copy_from_slice(&42u16.to_ne_bytes());
+    bytes[18..20].copy_from_slice(&(datagram.len() as u16).to_ne_bytes());
+    bytes[20..22].copy_from_slice(&(line as u16).to_ne_bytes());
+    bytes[24] = class as u8;
+    bytes[26] = method as u8;
+    if let Some(marker) = marker {
+        bytes[22..24].copy_from_slice(&(42 + marker.offset).to_ne_bytes());
+        bytes[27] = marker.form as u8;
+        bytes[28] = marker.copy;
+        bytes[29] = marker.len;
+    }
+    bytes
+}

@@ -1,0 +1,299 @@
+//! The worker's turn over paired rings: no kernel, no privileges, the code that runs live.
+
+mod support;
+
+use overload::{GateConfig, HystereticConfig, Threshold};
+use proptest::prelude::*;
+use sip::{Class, Method};
+use sipweir::counters::Outcome;
+use support::{Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request};
+
+const URI: &str = "sip:b@example.com";
+
+#[test]
+fn an_original_reaches_the_server_without_its_marker() {
+    let mut bench = Bench::new(&Setup::default());
+    let plain = request("INVITE", URI, "c1");
+    for marked in [
+        plain.replace("SIP/2.0\r\nVia", "SIP/2.0 rtx=0\r\nVia"),
+        plain.replacen(URI, "sip:b@example.com;rtx=0", 1),
+    ] {
+        bench.deliver(&marked).expect("delivered");
+        bench.turn_after(MS);
+        assert_eq!(bench.at_server(), [plain.as_str()]);
+    }
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::HandedOver), 2);
+    bench.turn_after(MS);
+    bench.assert_conserved();
+}
+
+#[test]
+fn the_order_is_control_then_originals_then_copies() {
+    let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    // The server has one message: no credit, so everything waits.
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    bench.deliver(&request("INVITE", "sip:copy@example.com;rtx=1", "c1")).expect("delivered");
+    bench.deliver(&request("INVITE", "sip:new@example.com", "c2")).expect("delivered");
+    bench.deliver(&request("BYE", "sip:bye@example.com", "c3")).expect("delivered");
+    bench.turn_after(MS);
+    assert!(bench.at_server().is_empty());
+    bench.server.set_waiting(0);
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        bench.turn_after(MS);
+        order.extend(names(&bench.at_server()));
+    }
+    assert_eq!(
+        order,
+        ["BYE sip:bye@example.com", "INVITE sip:new@example.com", "INVITE sip:copy@example.com"]
+    );
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_cancel_takes_its_waiting_invite_in_front_of_itself() {
+    let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for call in ["c1", "c2", "c3"] {
+        bench.deliver(&request("INVITE", &format!("sip:{call}@example.com"), call)).expect("delivered");
+    }
+    bench.turn_after(MS);
+    bench.deliver(&request("CANCEL", "sip:c2@example.com", "c2")).expect("delivered");
+    bench.turn_after(MS);
+    bench.server.set_waiting(0);
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        bench.turn_after(MS);
+        order.extend(names(&bench.at_server()));
+    }
+    let expected = ["INVITE sip:c2", "CANCEL sip:c2", "INVITE sip:c1", "INVITE sip:c3"]
+        .map(|name| format!("{name}@example.com"));
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn a_cancel_in_the_same_turn_does_not_overtake_its_invite() {
+    let mut bench = Bench::new(&Setup::default());
+    bench.deliver(&request("INVITE", "sip:c1@example.com", "c1")).expect("delivered");
+    bench.deliver(&request("CANCEL", "sip:c1@example.com", "c1")).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(names(&bench.at_server()), ["INVITE sip:c1@example.com", "CANCEL sip:c1@example.com"]);
+}
+
+#[test]
+fn the_server_gets_no_more_than_its_target() {
+    let mut bench = Bench::new(&Setup { queue_target: 8, ..Setup::default() });
+    for call in 0..50 {
+        bench.deliver(&request("INVITE", URI, &format!("c{call}"))).expect("delivered");
+    }
+    // The server reads nothing: what it was given stays in its queue.
+    let mut given = 0;
+    for _ in 0..20 {
+        bench.turn_after(MS);
+        given += bench.at_server().len();
+        bench.server.set_waiting(given as u64);
+    }
+    assert_eq!(given, 8);
+}
+
+#[test]
+fn an_original_that_waited_too_long_is_answered_instead_of_served() {
+    let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    bench.deliver(&request("INVITE", URI, "c1")).expect("delivered");
+    bench.turn_after(MS);
+    assert!(bench.replies().is_empty());
+    bench.turn_after(401 * MS);
+    let replies = bench.replies();
+    assert_eq!(replies.len(), 1);
+    assert!(replies[0].starts_with("SIP/2.0 503 Service Unavailable\r\n"), "{}", replies[0]);
+    assert!(!replies[0].contains("Retry-After"));
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::RejectedLate), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn what_the_kernel_shed_is_answered_to_where_it_came_from() {
+    let mut bench = Bench::new(&Setup::default());
+    let message = request("INVITE", URI, "c1");
+    bench.deliver_as(REJECT, message.as_bytes(), Class::Original, Method::Invite, None).expect("delivered");
+    bench.turn_after(MS);
+    let packets = bench.wire.sent();
+    assert_eq!(packets.len(), 1);
+    assert_eq!(packets[0][..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    let parsed = etherparse::SlicedPacket::from_ethernet(&packets[0]).expect("packet");
+    let Some(etherparse::TransportSlice::Udp(udp)) = parsed.transport else { panic!("no UDP") };
+    assert_eq!((udp.source_port(), udp.destination_port()), (5060, 5062));
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::Rejected), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn silence_is_kept_when_it_is_configured() {
+    let mut bench = Bench::new(&Setup { reply: None, ..Setup::default() });
+    let message = request("INVITE", URI, "c1");
+    bench.deliver_as(REJECT, message.as_bytes(), Class::Original, Method::Invite, None).expect("delivered");
+    bench.turn_after(MS);
+    assert!(bench.replies().is_empty());
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::ShedSilently), 1);
+}
+
+#[test]
+fn the_gate_is_published_at_each_threshold_and_opens_again() {
+    let levels = HystereticConfig {
+        admit_below: Threshold::Messages(5),
+        shed_at: Threshold::Messages(10),
+        discard_at: Threshold::Messages(20),
+        share: 1.0,
+    };
+    let mut bench =
+        Bench::new(&Setup { gate: GateConfig::Hysteretic(levels), queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    let state = |bench: &Bench| bench.gates.load(0) >> 32;
+    assert_eq!(state(&bench), 0);
+    for call in 0..30 {
+        bench.deliver(&request("INVITE", URI, &format!("c{call}"))).expect("delivered");
+        bench.turn_after(MS / 1000);
+        if call == 12 {
+            assert_eq!(state(&bench), 1, "overload");
+        }
+    }
+    assert_eq!(state(&bench), 2, "discard");
+    let rejected = bench.lane.outcome_of(Class::Original, Outcome::Rejected);
+    assert!(rejected > 0);
+    assert_eq!(bench.replies().len() as u64, rejected);
+    bench.server.set_waiting(0);
+    for _ in 0..100 {
+        bench.turn_after(MS);
+        bench.at_server();
+    }
+    assert_eq!(state(&bench), 0, "normal again");
+    bench.assert_conserved();
+}
+
+#[test]
+fn originals_are_answered_while_the_server_is_down_and_served_when_it_is_back() {
+    let mut bench = Bench::new(&Setup::default());
+    bench.deliver(&request("INVITE", URI, "c0")).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 1);
+    bench.server.set_gone(true);
+    for call in 0..300 {
+        bench.deliver(&request("INVITE", URI, &format!("d{call}"))).expect("delivered");
+        bench.turn_after(2 * MS);
+    }
+    assert!(bench.lane.outcome_of(Class::Original, Outcome::RejectedServerDown) > 100);
+    assert_eq!(bench.gates.load(0) >> 32, 2, "the kernel sheds too");
+    assert!(bench.at_server().is_empty());
+    bench.server.set_gone(false);
+    for _ in 0..5 {
+        bench.turn_after(2 * MS);
+    }
+    assert_eq!(bench.gates.load(0) >> 32, 0);
+    bench.deliver(&request("INVITE", URI, "back")).expect("delivered");
+    bench.turn_after(2 * MS);
+    assert!(bench.at_server().iter().any(|message| message.contains("Call-ID: back")));
+}
+
+#[test]
+fn a_flood_of_copies_costs_no_original() {
+    let mut bench = Bench::new(&Setup::default());
+    let copy = request("INVITE", "sip:copy@example.com;rtx=3", "copies");
+    let mut originals = 0;
+    for call in 0..2000 {
+        for _ in 0..10 {
+            // Full rings drop copies: that is what they are there for.
+            let _lost = bench.deliver(&copy);
+        }
+        bench
+            .deliver(&request("INVITE", "sip:new@example.com", &format!("c{call}")))
+            .expect("an original was lost");
+        if call % 4 == 3 {
+            bench.turn_after(MS);
+            originals += bench.at_server().iter().filter(|message| message.contains("sip:new@")).count();
+        }
+    }
+    for _ in 0..1000 {
+        bench.turn_after(MS);
+        originals += bench.at_server().iter().filter(|message| message.contains("sip:new@")).count();
+    }
+    assert_eq!(originals, 2000);
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::HandedOver), 2000);
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_damaged_datagram_is_dropped_and_counted() {
+    let mut bench = Bench::new(&Setup::default());
+    let message = request("INVITE", URI, "c1");
+    let mut damaged = packet(message.as_bytes());
+    damaged[100] ^= 0x20;
+    let meta = support::meta(bench.now_ns, message.as_bytes(), Class::Original, Method::Invite, None);
+    bench.wire.deliver(NEW, &damaged, &meta).expect("delivered");
+    bench.turn_after(MS);
+    assert!(bench.at_server().is_empty());
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::ChecksumWrong), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn an_undecided_reinvite_is_raised_to_control() {
+    let mut bench = Bench::new(&Setup::default());
+    let message =
+        request("INVITE", URI, "c1").replace("To: <sip:b@example.com>", "To: <sip:b@example.com>;tag=x");
+    bench.deliver_as(NEW, message.as_bytes(), Class::Undecided, Method::Invite, None).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.outcome_of(Class::InDialog, Outcome::HandedOver), 1);
+}
+
+#[test]
+fn nonsense_in_front_of_a_packet_is_survived_and_counted() {
+    let mut bench = Bench::new(&Setup::default());
+    let message = packet(request("INVITE", URI, "c1").as_bytes());
+    for byte in [0x00, 0x7f, 0xff] {
+        for ring in [CONTROL, NEW, RETRANSMISSION, REJECT] {
+            bench.wire.deliver(ring, &message, &[byte; 32]).expect("delivered");
+        }
+    }
+    bench.turn_after(MS);
+    bench.turn_after(MS);
+    assert_eq!(bench.counters.bad_descriptors.get(), 12);
+    bench.assert_conserved();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Random classes, rings, calls, credits and times: frames and counts are always conserved.
+    #[test]
+    fn whatever_comes_is_conserved(steps in proptest::collection::vec((0usize..4, 0u8..16, 0u8..6, any::<bool>(), 0u64..50, 0u64..20), 1..400)) {
+        let mut bench = Bench::new(&Setup { queue_target: 4, max_wait_ns: 40 * MS, ..Setup::default() });
+        for (ring, class, call, marked, later_ms, waiting) in steps {
+            let uri = if marked { "sip:b@example.com;rtx=2" } else { URI };
+            let message = request("INVITE", uri, &format!("c{call}"));
+            let found = sip::classify(message.as_bytes());
+            let class = Class::from_u8(class).expect("class");
+            // A full ring drops it, as the kernel would.
+            let _maybe = bench.deliver_as(ring, message.as_bytes(), class, Method::Invite, found.marker);
+            bench.server.set_waiting(waiting);
+            bench.turn_after(later_ms * MS);
+            bench.at_server();
+            bench.replies();
+        }
+        bench.server.set_waiting(0);
+        for _ in 0..200 {
+            bench.turn_after(5 * MS);
+            bench.at_server();
+            bench.replies();
+        }
+        bench.turn_after(MS);
+        prop_assert_eq!(bench.lane.waiting.get(), 0);
+        prop_assert_eq!(bench.lane.received_total(), bench.lane.outcomes_total());
+        prop_assert_eq!(bench.counters.frames_outstanding.get(), 0);
+        prop_assert_eq!(bench.counters.bad_descriptors.get(), 0);
+    }
+}
