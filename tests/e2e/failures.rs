@@ -1,0 +1,159 @@
+//! What goes wrong around sipweir: it says what to change, and the server stays reachable.
+
+use std::time::{Duration, Instant};
+
+use sipweir_tests::command::run;
+use sipweir_tests::{CallLoad, Kamailio, KamailioPlan, LinkPlan, Sipweir, sipweir, turn, wait_until};
+
+use crate::guard::{assert_nothing_left, configuration, end, guard, has_program};
+use crate::topology::Topology;
+
+/// Runs `sipweir run` with a configuration that it must refuse; exit status and standard error.
+#[track_caller]
+fn refused(topology: &Topology, configuration: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let file = folder.path().join("sipweir.toml");
+    let control = format!("\n[control]\nsocket = \"{}\"\n", folder.path().join("control.sock").display());
+    std::fs::write(&file, format!("{configuration}{control}")).expect("write sipweir.toml");
+    let file = file.to_str().expect("a path in UTF-8");
+    let finished = sipweir::finish_in(&topology.server, &["run", "--config", file]);
+    (finished.status.code(), finished.stderr)
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_all_of_its_problems() {
+    let topology = Topology::new(&LinkPlan::default());
+    let wrong = configuration().replace("handoff", "hand_off") + "max_wait = \"soon\"\n";
+    let (code, said) = refused(&topology, &wrong);
+    assert_eq!(code, Some(2), "{said}");
+    for key in ["service.main.hand_off", "service.main.max_wait"] {
+        assert!(said.contains(key), "{key} is missing in: {said}");
+    }
+    assert_nothing_left(&topology);
+}
+
+#[test]
+fn a_missing_interface_is_named() {
+    let topology = Topology::new(&LinkPlan::default());
+    let (code, said) = refused(&topology, &configuration().replace("eth0", "eth7"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("eth7"), "{said}");
+    assert_nothing_left(&topology);
+}
+
+#[test]
+fn another_program_on_the_interface_is_named_and_left_alone() {
+    let topology = Topology::new(&LinkPlan::default());
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let (source, object) = (folder.path().join("pass.c"), folder.path().join("pass.o"));
+    std::fs::write(&source, "__attribute__((section(\"xdp\"), used)) int pass(void *ctx) { return 2; }\n")
+        .expect("write");
+    let (source, object) = (source.to_str().expect("UTF-8"), object.to_str().expect("UTF-8"));
+    run(&["clang", "-O2", "-target", "bpf", "-c", source, "-o", object]);
+    topology.server.ip(&["link", "set", "dev", "eth0", "xdp", "obj", object, "sec", "xdp"]);
+    let (code, said) = refused(&topology, &configuration());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("eth0") && said.contains("XDP program"), "{said}");
+    assert!(has_program(&topology), "the other program was removed");
+}
+
+#[test]
+fn a_second_instance_is_refused_and_the_first_goes_on() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let first = guard(&topology);
+    let (code, said) = refused(&topology, &configuration());
+    assert_eq!(code, Some(1), "{said}");
+    let totals = topology.call(&CallLoad::at(50).ending_after(25)).finish(Duration::from_secs(20)).totals();
+    assert_eq!((totals.completed, totals.copies), (25, 0), "{totals:?}");
+    end(first, &topology);
+}
+
+#[test]
+fn without_privileges_it_says_what_is_missing() {
+    let topology = Topology::new(&LinkPlan::default());
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let file = folder.path().join("sipweir.toml");
+    let control = format!("\n[control]\nsocket = \"{}\"\n", folder.path().join("control.sock").display());
+    std::fs::write(&file, configuration() + &control).expect("write sipweir.toml");
+    let binary = sipweir::binary().to_str().expect("a path in UTF-8");
+    // Root without capabilities: it can read its files and nothing else.
+    let drop_all = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", binary, "run", "--config"];
+    let finished = topology.server.finish(&[&drop_all[..], &[file.to_str().expect("UTF-8")]].concat());
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+    assert!(finished.stderr.contains("CAP_"), "{finished}");
+    assert_nothing_left(&topology);
+}
+
+#[test]
+fn status_without_an_instance_says_so() {
+    let topology = Topology::new(&LinkPlan::default());
+    let finished =
+        sipweir::finish_in(&topology.server, &["status", "--json", "--socket", "/tmp/swt-nobody.sock"]);
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+    assert!(finished.stderr.contains("/tmp/swt-nobody.sock"), "{finished}");
+}
+
+#[test]
+fn status_of_the_command_line_is_the_document_of_the_socket() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let sipweir = guard(&topology);
+    let socket = sipweir.socket().to_str().expect("UTF-8");
+    let said =
+        sipweir::finish_in(&topology.server, &["status", "--json", "--socket", socket]).expect_success();
+    let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(status["interface"], "eth0");
+    assert_eq!(status.pointer("/services/main/gate/state").and_then(|state| state.as_str()), Some("normal"));
+    end(sipweir, &topology);
+}
+
+#[test]
+fn after_kill_9_under_load_calls_go_on_within_a_second_and_a_new_start_takes_over() {
+    let _alone = turn::alone();
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let mut sipweir = guard(&topology);
+    let mut callers = topology.call(&CallLoad::at(300).ending_after(3000));
+    callers.run_for(Duration::from_secs(2));
+    sipweir.kill();
+    let killed = Instant::now();
+    wait_until("nothing is attached", Duration::from_secs(1), || !has_program(&topology));
+
+    // Statistics come once a second, so the proof that calls went on is in the end: a second of silence would leave 300
+    // copies, and nothing that was answered is lost.
+    callers.run_for(Duration::from_secs(5));
+    let again = Sipweir::start(&topology.server, &configuration());
+    println!("started again {:?} after the kill", killed.elapsed());
+    let totals = callers.finish(Duration::from_secs(60)).totals();
+    println!("{totals:?}");
+    assert_eq!((totals.completed, totals.failed), (3000, 0), "{totals:?}");
+    assert!(totals.copies < 300, "{totals:?}");
+    end(again, &topology);
+}
+
+#[test]
+fn sigterm_under_load_loses_no_call_and_undoes_everything() {
+    let _alone = turn::alone();
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let mut sipweir = guard(&topology);
+    let mut callers = topology.call(&CallLoad::at(300).ending_after(1500));
+    callers.run_for(Duration::from_secs(2));
+    let status = sipweir.terminate();
+    assert!(status.success(), "{}", sipweir.describe());
+    assert_nothing_left(&topology);
+    let totals = callers.finish(Duration::from_secs(60)).totals();
+    assert_eq!((totals.completed, totals.failed), (1500, 0), "{totals:?}");
+}
+
+#[test]
+fn an_interface_that_vanishes_ends_the_run_with_a_message() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let mut sipweir = guard(&topology);
+    topology.callers.ip(&["link", "del", "eth0"]);
+    wait_until("sipweir has ended", Duration::from_secs(5), || !sipweir.describe().contains(": running"));
+    let said = sipweir.describe();
+    assert!(said.contains("exit status: 1") && said.contains("eth0"), "{said}");
+}

@@ -1,0 +1,21 @@
+//! End to end, in network namespaces. Needs root, SIPp and Kamailio: `cargo xtask test` installs them.
+//!
+//! | module | topology | what it proves |
+//! |---|---|---|
+//! | `namespaces` | any | what a test makes is gone after it, also when it panics |
+//! | `guarded` | callers – sipweir – server | the main job: best at 3 × the load, priority over copies, fail open by class, server gone |
+//! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
+//! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
+//!
+//! ```text
+//! namespace callers            namespace server
+//!   eth0 10.77.0.1  ── veth ──  eth0 10.77.0.2
+//!   SIPp                        sipweir on eth0, Kamailio on :5060
+//! ```
+
+mod failures;
+mod guard;
+mod guarded;
+mod namespaces;
+mod topology;
+mod unguarded;

@@ -1,0 +1,118 @@
+//! A real Kamailio of known capacity (`scenarios/kamailio.cfg`).
+
+use std::net::SocketAddr;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::netns::NetNs;
+use crate::process::Process;
+use crate::udp_socket::PortState;
+use crate::wait_until;
+
+const TEMPLATE: &str = include_str!("../scenarios/kamailio.cfg");
+
+/// From the start of the process to its bound socket. Far more than it takes (0.2 s), for a machine that is busy.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How the server is to be.
+#[derive(Debug, Clone)]
+pub struct KamailioPlan {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Worker processes.
+    pub children: u32,
+    /// What each INVITE costs one of them. They sleep it off.
+    pub invite_cost: Duration,
+    /// What it may ask of SO_RCVBUF. The kernel gives at most net.core.rmem_max and doubles it.
+    ///
+    /// The default is Debian 12's rmem_max, so that a machine with a larger one behaves the same. It holds some 180
+    /// requests, 0.2 s of work of the default plan: overload shows as loss. With 4 MiB it shows as delay.
+    pub receive_buffer_bytes: u32,
+}
+
+impl KamailioPlan {
+    /// A server of about 1000 INVITE/s.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        Self { listen, children: 4, invite_cost: Duration::from_micros(3900), receive_buffer_bytes: 212_992 }
+    }
+
+    /// INVITEs a second if nothing but their cost took time. What it reaches is 2 to 6 % less; measure it.
+    #[must_use]
+    pub fn nominal_capacity_per_s(&self) -> f64 {
+        f64::from(self.children) / self.invite_cost.as_secs_f64()
+    }
+
+    fn configuration(&self) -> String {
+        TEMPLATE
+            .replace("@LISTEN@", &self.listen.to_string())
+            .replace("@CHILDREN@", &self.children.to_string())
+            .replace("@INVITE_COST_US@", &self.invite_cost.as_micros().to_string())
+            .replace("@RECEIVE_BUFFER_BYTES@", &self.receive_buffer_bytes.to_string())
+    }
+}
+
+/// A running Kamailio.
+#[derive(Debug)]
+pub struct Kamailio {
+    process: Process,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Kamailio {
+    /// Starts it in a namespace and waits until its socket is bound.
+    ///
+    /// # Panics
+    /// If it does not start, with its output.
+    #[track_caller]
+    #[must_use]
+    pub fn start(namespace: &NetNs, plan: &KamailioPlan) -> Self {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let configuration = folder.path().join("kamailio.cfg");
+        std::fs::write(&configuration, plan.configuration()).expect("write kamailio.cfg");
+        let argv = [
+            "kamailio",
+            "-f",
+            "kamailio.cfg",
+            // In the foreground but with children, and log to standard error.
+            "-DD",
+            "-E",
+            // Shared and private memory, MiB: small, it keeps no state.
+            "-m",
+            "32",
+            "-M",
+            "4",
+        ];
+        let mut process = namespace.start("kamailio", &argv, folder.path());
+        let (pid, port) = (process.id(), plan.listen.port());
+        wait_until("kamailio has bound its socket or ended", START_TIMEOUT, || {
+            PortState::of_process(pid, port).sockets > 0 || process.ended().is_some()
+        });
+        assert!(process.ended().is_none(), "{}", process.describe());
+        Self { process, port, _folder: folder }
+    }
+
+    /// What waits in its socket and what was dropped there.
+    #[must_use]
+    pub fn socket(&self) -> PortState {
+        PortState::of_process(self.process.id(), self.port)
+    }
+
+    /// Ends it in an orderly way.
+    ///
+    /// # Panics
+    /// If it does not end, with its output.
+    #[track_caller]
+    pub fn terminate(mut self) -> ExitStatus {
+        self.process.terminate(Duration::from_secs(10))
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+}

@@ -1,0 +1,132 @@
+//! `cargo xtask …`: the one door to set-up, demo, tests and checks of sipweir.
+//!
+//! Every command first makes sure that what it needs is installed ([`packages`]), then calls cargo ([`cargo`]). It is
+//! compiled on machines where nothing is installed yet, so it depends on no crate that needs a C library, and it
+//! knows nothing of the other crates but their names.
+
+#![forbid(unsafe_code)]
+
+mod cargo;
+mod format;
+mod packages;
+mod probe;
+mod quiet_services;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+
+use crate::packages::Purpose;
+
+/// Set-up, demo, tests and checks of sipweir.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What `cargo xtask` can do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Install whatever any of the other commands needs, and do nothing else.
+    Setup,
+    /// The main job on an embedded server, in namespaces of its own: `sipweir demo`, built for release.
+    Demo {
+        /// Handed to `sipweir demo`: --quick, --json FILE, --html FILE.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// All tests, end to end ones included.
+    Test {
+        /// Handed to `cargo test --workspace`: a filter, `-- --nocapture`, and the like.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Format Rust and C.
+    Fmt {
+        /// Change nothing; fail if anything is not formatted.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Clippy over everything, warnings are errors.
+    Lint,
+    /// Load the XDP program and print its size, the verifier's work and nanoseconds a packet.
+    Verify,
+    /// What CI runs: setup, fmt --check, lint, test.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Setup => setup(),
+        Command::Demo { arguments } => demo(&arguments),
+        Command::Test { arguments } => test(&arguments),
+        Command::Fmt { check } => fmt(check),
+        Command::Lint => lint(),
+        Command::Verify => verify(),
+        Command::Ci => {
+            setup()?;
+            fmt(true)?;
+            lint()?;
+            test(&["--no-fail-fast".to_owned()])
+        }
+    }
+}
+
+fn setup() -> Result<()> {
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd, Purpose::Format])
+}
+
+fn demo(arguments: &[String]) -> Result<()> {
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces])?;
+    need_root("the demo makes network namespaces and loads an XDP program")?;
+    cargo::Cargo::new(["run", "--release", "--package", "sipweir", "--", "demo"]).arguments(arguments).run()
+}
+
+fn test(arguments: &[String]) -> Result<()> {
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd])?;
+    need_root("the tests make network namespaces and load XDP programs")?;
+    // The end-to-end tests run `sipweir` as a process, and `cargo test` alone need not build it. Built for the whole
+    // workspace, so that cargo chooses the same features of the dependencies as for the tests and compiles them once.
+    cargo::Cargo::new(["build", "--workspace", "--bins"]).run()?;
+    cargo::Cargo::new(["test", "--workspace"]).arguments(arguments).run()
+}
+
+fn fmt(check: bool) -> Result<()> {
+    packages::ensure(&[Purpose::Format])?;
+    // Both are run before either fails: one report for Rust and C.
+    let rust =
+        cargo::Cargo::new(["fmt", "--all"]).arguments(if check { &["--check"][..] } else { &[] }).run();
+    let c = format::format_c(check);
+    rust.and(c)
+}
+
+fn lint() -> Result<()> {
+    packages::ensure(&[Purpose::Build])?;
+    cargo::Cargo::new(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
+}
+
+fn verify() -> Result<()> {
+    packages::ensure(&[Purpose::Build])?;
+    need_root("the verifier runs in the kernel")?;
+    cargo::Cargo::new(["run", "--release", "--package", "sipweir-xdp-prog", "--example", "cost"]).run()
+}
+
+fn need_root(why: &str) -> Result<()> {
+    if !probe::is_root()? {
+        bail!("this needs root: {why}. Run it as root (sudo -E env \"PATH=$PATH\" cargo xtask …)");
+    }
+    Ok(())
+}
