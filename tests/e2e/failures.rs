@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sipweir_tests::command::run;
 use sipweir_tests::{CallLoad, Kamailio, KamailioPlan, LinkPlan, Sipweir, sipweir, turn, wait_until};
 
-use crate::guard::{assert_nothing_left, configuration, end, guard, has_program};
+use crate::guard::{assert_nothing_left, configuration, end, guard, has_program, kernel_packets};
 use crate::topology::Topology;
 
 /// Runs `sipweir run` with a configuration that it must refuse; exit status and standard error.
@@ -156,4 +156,55 @@ fn an_interface_that_vanishes_ends_the_run_with_a_message() {
     wait_until("sipweir has ended", Duration::from_secs(5), || !sipweir.describe().contains(": running"));
     let said = sipweir.describe();
     assert!(said.contains("exit status: 1") && said.contains("eth0"), "{said}");
+}
+
+#[test]
+fn an_interface_that_is_down_is_named_with_the_command_that_helps() {
+    let topology = Topology::new(&LinkPlan::default());
+    topology.server.ip(&["link", "set", "eth0", "down"]);
+    let (code, said) = refused(&topology, &configuration());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("ip link set eth0 up"), "{said}");
+    assert_nothing_left(&topology);
+}
+
+#[test]
+fn after_the_interface_was_down_calls_are_guarded_again() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let mut sipweir = guard(&topology);
+    let calls = CallLoad::at(50).ending_after(25);
+    assert_eq!(topology.call(&calls).finish(Duration::from_secs(20)).totals().completed, 25);
+    topology.server.ip(&["link", "set", "eth0", "down"]);
+    topology.server.ip(&["link", "set", "eth0", "up"]);
+    let before = kernel_packets(&sipweir.status(), Some("undecided"));
+    assert_eq!(topology.call(&calls).finish(Duration::from_secs(20)).totals().completed, 25);
+    assert!(kernel_packets(&sipweir.status(), Some("undecided")) >= before + 25);
+    end(sipweir, &topology);
+}
+
+#[test]
+fn too_few_frames_are_refused_with_the_sum() {
+    let topology = Topology::new(&LinkPlan::default());
+    let (code, said) = refused(&topology, &format!("{}[frames]\ncount = 1024\n", configuration()));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("frames.count") && said.contains("1024"), "{said}");
+    assert_nothing_left(&topology);
+}
+
+#[test]
+fn too_little_locked_memory_is_named() {
+    let topology = Topology::new(&LinkPlan::default());
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let file = folder.path().join("sipweir.toml");
+    let control = format!("\n[control]\nsocket = \"{}\"\n", folder.path().join("control.sock").display());
+    std::fs::write(&file, configuration() + &control).expect("write sipweir.toml");
+    let binary = sipweir::binary().to_str().expect("a path in UTF-8");
+    let limited = ["prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set", "-ipc_lock,-sys_admin"];
+    let run =
+        ["--inh-caps", "-ipc_lock,-sys_admin", binary, "run", "--config", file.to_str().expect("UTF-8")];
+    let finished = topology.server.finish(&[&limited[..], &run[..]].concat());
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+    assert!(finished.stderr.contains("memlock") || finished.stderr.contains("CAP_IPC_LOCK"), "{finished}");
+    assert_nothing_left(&topology);
 }

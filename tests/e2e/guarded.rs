@@ -1,6 +1,7 @@
 //! sipweir between SIPp and Kamailio: the main job with real parts.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sipweir_tests::{CallLoad, Flood, Kamailio, KamailioPlan, LinkPlan, Marking, message, turn, wait_until};
@@ -67,6 +68,43 @@ fn kamailio_keeps_its_best_at_three_times_the_load_of_calls_marked_behind_the_ve
 #[test]
 fn kamailio_keeps_its_best_at_three_times_the_load_of_calls_marked_in_the_uri() {
     keeps_its_best_at_three_times_the_load(Marking::Uri);
+}
+
+/// As above with callers that mark each copy by its number, and that notice when a request is refused after it was
+/// answered, or the other way round.
+#[test]
+fn kamailio_keeps_its_best_at_three_times_the_load_of_callers_that_number_their_copies() {
+    let _alone = turn::alone();
+    let topology = Topology::new(&LinkPlan::default());
+    let kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let best = best_completed_per_s(&topology, Duration::from_secs(5));
+    let mut sipweir = guard(&topology);
+    for (round, marker) in [bench::Marker::Field, bench::Marker::Uri].into_iter().enumerate() {
+        let mut config = bench::CallerConfig::new(topology.service());
+        config.rate_per_s = OVERLOAD * best;
+        config.duration_ns = 8_000_000_000;
+        config.warm_up_ns = 2_000_000_000;
+        config.drain_ns = 34_000_000_000;
+        config.hold = bench::Hold { mean_ns: 100_000_000, exponential: false };
+        config.marker = marker;
+        config.seed = 1 + round as u64;
+        let report = topology.callers.inside(|| {
+            bench::run(&config, &AtomicBool::new(false), &bench::Progress::default())
+                .expect("the caller runs")
+        });
+        let invite = report.of(bench::Method::Invite).expect("INVITE was offered");
+        let status = sipweir.status();
+        println!("{marker:?}: best {best:.0}, {:?}", report.window);
+        assert!(report.window.goodput_per_s >= 0.95 * best, "{report}\n{status:#}");
+        assert!(
+            report.window.goodput_in_t1_per_s >= 0.95 * report.window.goodput_per_s,
+            "{report}\n{status:#}"
+        );
+        assert_eq!(report.responses.contradictions, 0, "{report}\n{status:#}");
+        assert_eq!((invite.total.failed, report.calls.answered_then_lost), (0, 0), "{report}\n{status:#}");
+        assert_eq!(kamailio.socket().drops, 0, "{status:#}");
+    }
+    end(sipweir, &topology);
 }
 
 #[test]

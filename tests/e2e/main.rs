@@ -3,6 +3,7 @@
 //! | module | topology | what it proves |
 //! |---|---|---|
 //! | `namespaces` | any | what a test makes is gone after it, also when it panics |
+//! | `commands` | – | `classify`, `check` and `demo` as a user calls them |
 //! | `guarded` | callers – sipweir – server | the main job: best at 3 × the load, priority over copies, fail open by class, server gone |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
@@ -13,6 +14,7 @@
 //!   SIPp                        sipweir on eth0, Kamailio on :5060
 //! ```
 
+mod commands;
 mod failures;
 mod guard;
 mod guarded;

@@ -260,8 +260,10 @@ impl Instance {
     /// Waits for a signal, a worker that ended, or an interface that went away. `None` after a signal.
     fn supervise(&self, stop: &AtomicBool) -> Option<String> {
         let mut transitions = vec![0; self.lanes.len()];
+        let mut metadata = Metadata::Unchecked(Instant::now());
         while !stop.load(Ordering::Acquire) {
             std::thread::sleep(SUPERVISION);
+            metadata.check(&self.classifier);
             if let Some(ended) = self.workers.iter().find(|worker| worker.thread.is_finished()) {
                 let name = &self.interface.name;
                 return Some(match netdev::Interface::find(name) {
@@ -330,6 +332,34 @@ impl Instance {
             workers: self.workers.iter().map(|w| (w.queue, w.core, Arc::clone(&w.counters))).collect(),
             counters,
         })
+    }
+}
+
+/// Watches for a driver that refuses metadata, under which every guarded packet passes to the kernel.
+enum Metadata {
+    Unchecked(Instant),
+    Refused,
+}
+
+impl Metadata {
+    /// Packets of a driver either all have metadata or none, so looking now and then is enough.
+    const INTERVAL: Duration = Duration::from_secs(2);
+
+    fn check(&mut self, classifier: &xdp_prog::Classifier) {
+        let Self::Unchecked(since) = self else { return };
+        if since.elapsed() < Self::INTERVAL {
+            return;
+        }
+        *since = Instant::now();
+        if let Ok(counters) = classifier.counters()
+            && counters.without_metadata() > 0
+        {
+            tracing::error!(
+                packets = counters.without_metadata(),
+                "the driver refuses metadata in front of packets, so they pass unguarded; set xdp.mode = \"generic\""
+            );
+            *self = Self::Refused;
+        }
     }
 }
 
