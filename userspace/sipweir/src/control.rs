@@ -11,14 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 /// A request is one word.
-const REQUEST_BYTES_MAX: u64 = 64;
+const REQUEST_BYTES_MAX: usize = 64;
 /// A local client that does not send or take its bytes within this time is cut off.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the control socket cannot be made or asked.
 #[derive(Debug, Error)]
@@ -59,7 +62,17 @@ pub enum ControlError {
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
-    path: PathBuf,
+    file: SocketFile,
+}
+
+/// The socket's file; removed when dropped.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _gone_already = std::fs::remove_file(&self.0);
+    }
 }
 
 impl Control {
@@ -76,14 +89,21 @@ impl Control {
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(ControlError::NoSocket(path.into())),
-            Ok(_) if UnixStream::connect(path).is_ok() => return Err(ControlError::InUse(path.into())),
-            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Ok(_) => match UnixStream::connect(path) {
+                // Only a refusal proves that nobody is there any more.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path).map_err(failed)?;
+                }
+                Ok(_) => return Err(ControlError::InUse(path.into())),
+                Err(source) => return Err(failed(source)),
+            },
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(source) => return Err(failed(source)),
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
+        let file = SocketFile(path.into());
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(failed)?;
-        Ok(Self { listener, path: path.into() })
+        Ok(Self { listener, file })
     }
 
     /// Serves requests on a thread until the returned guard is dropped. `status` makes the document.
@@ -93,27 +113,36 @@ impl Control {
     /// When the system gives no thread.
     pub fn serve(self, status: impl Fn() -> String + Send + 'static) -> std::io::Result<Serving> {
         let stop = Arc::new(AtomicBool::new(false));
-        let path = self.path.clone();
+        let Self { listener, file } = self;
         let flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            for client in self.listener.incoming() {
+            for client in listener.incoming() {
                 if flag.load(Ordering::Acquire) {
                     break;
                 }
                 // A client that went away or sent nonsense is no event worth a word.
-                let _served = client.and_then(|client| answer(client, &status));
+                match client {
+                    Ok(client) => drop(answer(client, &status)),
+                    // Out of descriptors, most likely: the client stays in the backlog, so do not spin on it.
+                    Err(_) => std::thread::sleep(ACCEPT_PAUSE),
+                }
             }
         })?;
-        Ok(Serving { stop, path, thread: Some(thread) })
+        Ok(Serving { stop, file, thread: Some(thread) })
     }
 }
 
 fn answer(mut client: UnixStream, status: &impl Fn() -> String) -> std::io::Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    // One deadline for the whole request: a client that sends a byte now and then must not hold up the others.
+    let deadline = Instant::now() + CLIENT_TIMEOUT;
     let mut request = Vec::new();
     let mut byte = [0];
-    while request.len() < REQUEST_BYTES_MAX as usize && client.read(&mut byte)? == 1 && byte[0] != b'\n' {
+    while request.len() < REQUEST_BYTES_MAX && Instant::now() < deadline {
+        if client.read(&mut byte)? == 0 || byte[0] == b'\n' {
+            break;
+        }
         request.push(byte[0]);
     }
     match request.as_slice() {
@@ -126,7 +155,7 @@ fn answer(mut client: UnixStream, status: &impl Fn() -> String) -> std::io::Resu
 #[derive(Debug)]
 pub struct Serving {
     stop: Arc<AtomicBool>,
-    path: PathBuf,
+    file: SocketFile,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -134,11 +163,10 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // Rouses the accept; then nobody can find the socket any more.
-        let _roused = UnixStream::connect(&self.path);
+        let _roused = UnixStream::connect(&self.file.0);
         if let Some(thread) = self.thread.take() {
             let _joined = thread.join();
         }
-        let _removed = std::fs::remove_file(&self.path);
     }
 }
 

@@ -35,11 +35,11 @@ impl Wake {
     }
 
     /// The worker: is awake again; forgets pending notifications.
+    ///
+    /// It always reads, since a notifier that took an earlier announcement may write only now: skipping the read
+    /// because nobody took *this* announcement would leave the eventfd readable, and poll would never sleep again.
     pub fn awake(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst) {
-            return;
-        }
-        // Somebody took the announcement and wrote to the eventfd: empty it.
+        self.asleep.store(false, Ordering::SeqCst);
         let mut count = [0; 8];
         let _nothing_pending = rustix::io::read(&self.fd, &mut count);
     }
@@ -62,7 +62,7 @@ impl AsFd for Wake {
 
 #[cfg(test)]
 mod tests {
-    use super::Wake;
+    use super::{Ordering, Wake};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     fn readable(wake: &Wake) -> bool {
@@ -87,6 +87,21 @@ mod tests {
         wake.awake();
         assert!(!readable(&wake));
         wake.notify();
+        assert!(!readable(&wake));
+    }
+
+    #[test]
+    fn a_notifier_that_writes_late_does_not_keep_the_worker_awake_for_ever() {
+        let wake = Wake::new().expect("eventfd");
+        // It took the announcement, and the worker woke for another reason before it wrote.
+        wake.prepare();
+        wake.asleep.store(false, Ordering::SeqCst);
+        wake.awake();
+        rustix::io::write(&wake.fd, &1u64.to_ne_bytes()).expect("write");
+        wake.prepare();
+        assert!(readable(&wake));
+        wake.awake();
+        wake.prepare();
         assert!(!readable(&wake));
     }
 
