@@ -96,7 +96,8 @@ fn classify_without_privileges_leaves_the_kernel_out() {
 fn check_accepts_the_example_and_names_every_problem() {
     let topology = Topology::new(&LinkPlan::default());
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/example.toml");
-    sipweir::finish_in(&topology.server, &["check", example]).expect_success();
+    let said = sipweir::finish_in(&topology.server, &["check", example]).expect_success();
+    assert!(said.contains("no problems"), "{said}");
     let folder = tempfile::tempdir().expect("temporary folder");
     let file = folder.path().join("wrong.toml");
     std::fs::write(&file, "interface = 7\ncolour = 1\n[frames]\nsize = 1\n").expect("write");

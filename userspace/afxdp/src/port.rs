@@ -223,6 +223,12 @@ impl QueuePort {
         self.tx.transmit(&mut self.umem, frame)
     }
 
+    /// Frames that [`transmit`](Self::transmit) takes now; more after the next [`reap`](Self::reap).
+    #[must_use]
+    pub fn tx_room(&self) -> u32 {
+        self.tx.room()
+    }
+
     /// Has the kernel send what was queued.
     ///
     /// # Errors

@@ -66,6 +66,11 @@ impl TxLane {
         Ok(())
     }
 
+    /// Frames that can be queued now.
+    pub(crate) fn room(&self) -> u32 {
+        self.size - self.in_flight
+    }
+
     /// Shows queued frames to the kernel and wakes it if it needs that.
     pub(crate) fn kick(&mut self, link: &Link) -> Result<Kick, Errno> {
         self.ring.publish();

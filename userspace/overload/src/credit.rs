@@ -15,30 +15,55 @@
 //! up to a drift: they are counted a look early or late. Traffic that reaches the server's socket past sipweir
 //! lengthens the queue, which lowers the grant, and is never counted as departed.
 //!
+//! # Several workers, one server
+//!
+//! Each worker keeps an account, and all of them look at the same socket. Nothing is shared between them: each takes
+//! its even part of the room that it sees, and of what waits and of what was dropped. The next look corrects whoever
+//! took more or less, and rounding up costs at most one message a worker. An embedded processor's queue is one
+//! worker's own and is not divided.
+//!
+//! # The target
+//!
+//! For a local server it is a time, [`TARGET_NS`] at the measured rate, between [`TARGET_MIN`] and the configured
+//! number: a slow server shall not have a long queue, and a fast one shall not idle until the next look. One that
+//! empties all it was given before the next look gets twice as much each time, because nothing but looks limits it
+//! then. Half of the socket's memory is never exceeded.
+//!
 //! What cannot be seen from here: messages that the server has read and is still working on, and messages lost
 //! between hand-off and socket, which look like departures.
 
-use crate::Nanos;
 use crate::config::{ConfigError, Problem};
 use crate::rate::{RateConfig, ServiceRate};
 use crate::truesize::Truesize;
+use crate::{NANOS_PER_S, Nanos};
+
+/// How long a local server's queue may be, as time. Smaller than some looks (200 µs): it idles between them; larger:
+/// what waits there adds to the answer time of what should overtake it.
+const TARGET_NS: Nanos = 30_000_000;
+
+/// The least target of a local server. Fewer: a server that reads in batches idles; more: a server at 100 messages
+/// per second has a queue beyond [`TARGET_NS`].
+const TARGET_MIN: u64 = 4;
 
 /// How short to keep the server's queue and when to believe that it is gone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CreditConfig {
-    /// Messages that may wait at the server. Smaller than what it serves between two looks: it idles while messages
-    /// wait here; larger: what waits there can no longer be overtaken by what matters more.
+    /// The most messages that may wait at the server, whichever worker they come from. Smaller than what it serves
+    /// between two looks: it idles while messages wait here; larger: what waits there can no longer be overtaken by
+    /// what matters more.
     pub target_messages: u32,
+    /// Workers that hand messages to this server, each with an account like this one.
+    pub workers: u32,
     /// How long no socket may be seen before originals are refused, in nanoseconds. Shorter than a quick restart of
     /// the server: calls are refused that could have waited; longer than `max_wait`: they go stale first.
     pub down_after_ns: Nanos,
-    /// The service rate's estimator.
+    /// The estimator of the rate at which the server serves this worker.
     pub rate: RateConfig,
 }
 
 impl Default for CreditConfig {
     fn default() -> Self {
-        Self { target_messages: 16, down_after_ns: 200_000_000, rate: RateConfig::default() }
+        Self { target_messages: 16, workers: 1, down_after_ns: 200_000_000, rate: RateConfig::default() }
     }
 }
 
@@ -47,8 +72,10 @@ impl CreditConfig {
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = self.rate.check();
-        if self.target_messages == 0 {
-            problems.push(Problem::Zero { field: "target_messages" });
+        for (field, value) in [("target_messages", self.target_messages), ("workers", self.workers)] {
+            if value == 0 {
+                problems.push(Problem::Zero { field });
+            }
         }
         problems
     }
@@ -61,6 +88,8 @@ pub struct ReceiveQueue {
     pub sockets: u32,
     /// `idiag_rqueue`.
     pub bytes: u64,
+    /// Bytes at which the sockets drop (`sk_rcvbuf`); 0 when not known.
+    pub limit_bytes: u64,
     /// Datagrams dropped since the sockets exist (`SK_MEMINFO_DROPS`).
     pub drops: u64,
 }
@@ -103,9 +132,9 @@ impl ServerState {
 /// What a look has shown since the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// Messages that the server has taken from its queue.
+    /// Messages of this worker that the server has taken from its queue.
     pub departed: u64,
-    /// Messages that the kernel dropped because the socket was full.
+    /// This worker's part of the messages that the kernel dropped because the socket was full.
     pub dropped: u64,
     /// Messages that vanished with the server.
     pub lost: u64,
@@ -124,12 +153,14 @@ pub struct Credit {
     server: ServerState,
     missing_since: Nanos,
     last_look: Nanos,
-    /// Waiting at the server by the last look.
+    /// Waiting at the server by the last look, as far as it concerns this worker.
     waiting: u64,
     /// On the way to the server at the last look.
     in_flight: u64,
-    /// The most that may wait: the target, or the embedded queue's size if that is less.
-    limit: u64,
+    /// What the last look allowed this worker.
+    allowed: u64,
+    /// The target is at least this; see the module's text.
+    target_min: u64,
     /// Handed over since the last look.
     handed: u64,
     /// Handed over and neither dropped, lost nor departed, by the last look.
@@ -155,7 +186,8 @@ impl Credit {
             last_look: now,
             waiting: 0,
             in_flight: 0,
-            limit: u64::from(config.target_messages),
+            allowed: 0,
+            target_min: TARGET_MIN,
             handed: 0,
             open: 0,
             last_drops: 0,
@@ -169,16 +201,26 @@ impl Credit {
         if queue.sockets == 0 {
             return self.gone(now);
         }
+        let workers = u64::from(self.config.workers);
         // A server that restarted begins a new count, as does a set of sockets that lost a member.
         let replaced = queue.sockets != self.last_sockets || queue.drops < self.last_drops;
-        let dropped = if replaced { 0 } else { queue.drops - self.last_drops };
+        // Parts of the count and not of the difference, so that no remainder is lost.
+        let dropped = if replaced { 0 } else { queue.drops / workers - self.last_drops / workers };
         (self.last_sockets, self.last_drops) = (queue.sockets, queue.drops);
 
-        let servable = now.saturating_sub(self.last_look) as f64 * self.rate.rate_per_s() / 1e9;
-        let settled = self.handed == 0 && in_flight == 0;
-        self.truesize.observe(queue.bytes, self.handed, settled, servable, replaced || dropped > 0);
+        let waiting = self.truesize.messages(queue.bytes);
+        if waiting > 0 {
+            self.target_min = TARGET_MIN;
+        } else if in_flight == 0 && self.handed > 0 && self.handed >= self.allowed {
+            // Never more than twice a target, which comes from a u32.
+            self.target_min = 2 * self.target(queue.limit_bytes);
+        }
         self.in_flight = u64::from(in_flight);
-        self.present(now, self.truesize.messages(queue.bytes), dropped)
+        let look = self.present(now, waiting, workers, dropped);
+
+        let free = self.target(queue.limit_bytes).saturating_sub(waiting + self.in_flight);
+        self.allowed = free.div_ceil(workers);
+        look
     }
 
     /// Takes in the state of an embedded processor's queue; `None` when the processor is gone.
@@ -186,21 +228,46 @@ impl Credit {
         let Some(Places { free, total }) = places else {
             return self.gone(now);
         };
-        self.limit = u64::from(self.config.target_messages.min(total));
-        self.present(now, u64::from(total.saturating_sub(free)), 0)
+        let waiting = u64::from(total.saturating_sub(free));
+        let look = self.present(now, waiting, 1, 0);
+        self.allowed = u64::from(self.config.target_messages.min(total)).saturating_sub(waiting);
+        look
     }
 
-    fn present(&mut self, now: Nanos, waiting: u64, dropped: u64) -> Look {
+    /// How many messages may wait at a local server whose sockets drop at `limit_bytes`: never more than half of that
+    /// holds, so that nothing is granted while it is half full.
+    fn target(&self, limit_bytes: u64) -> u64 {
+        let per_s = self.rate.rate_per_s() * f64::from(self.config.workers);
+        // A float-to-integer cast saturates.
+        let served = (per_s * TARGET_NS as f64 / NANOS_PER_S as f64) as u64;
+        let target = served.max(self.target_min).min(u64::from(self.config.target_messages));
+        match limit_bytes {
+            0 => target,
+            _ => target.min(limit_bytes / 2 / self.truesize.bytes_per_message()).max(1),
+        }
+    }
+
+    /// Settles the account with what waits at the server, for `workers` together.
+    fn present(&mut self, now: Nanos, waiting: u64, workers: u64, dropped: u64) -> Look {
         let changed = self.server != ServerState::Up;
         self.server = ServerState::Up;
 
         // Drops of messages that are not ours may exceed what is open.
         let handed = std::mem::take(&mut self.handed);
         let open = (self.open + handed).saturating_sub(dropped);
+        let waiting = match workers {
+            1 => waiting,
+            // What an idle worker sees is other workers' business.
+            _ => waiting.div_ceil(workers).min(open),
+        };
         let departed = open.saturating_sub(waiting + self.in_flight);
-        self.open = open - departed;
 
-        let busy = !changed && self.waiting > 0 && waiting > 0;
+        // Strangers' messages alone say nothing of the rate at which ours are served. A queue found empty may have
+        // been empty for a while: what left it then is the least that the server can do.
+        let least_per_s = departed as f64 * NANOS_PER_S as f64 / now.saturating_sub(self.last_look) as f64;
+        let worked = waiting.min(open) > 0 || least_per_s > self.rate.rate_per_s();
+        let busy = !changed && self.waiting > 0 && worked;
+        self.open = open - departed;
         self.rate.observe(now, departed, busy);
         self.waiting = waiting;
         self.last_look = now;
@@ -229,25 +296,27 @@ impl Credit {
     #[must_use]
     pub fn grant(&self) -> u32 {
         match self.server {
-            // At most the limit, which comes from a u32.
-            ServerState::Up => self.limit.saturating_sub(u64::from(self.at_server())) as u32,
+            // At most a target, which comes from a u32.
+            ServerState::Up => self.allowed.saturating_sub(self.handed) as u32,
             ServerState::Missing | ServerState::Down => 0,
         }
     }
 
-    /// Notes that `count` messages were handed over.
-    pub const fn handed(&mut self, count: u32) {
-        self.handed += count as u64;
+    /// Notes that one message was handed over, in a packet of so many bytes (which do not matter to an embedded
+    /// processor).
+    pub fn handed(&mut self, packet_len: u32) {
+        self.handed += 1;
+        self.truesize.handed(packet_len);
     }
 
-    /// Messages at the server, as far as is known: those that waited at the last look, those that were on their way
-    /// to it then, and those handed over since.
+    /// Messages of this worker at the server, as far as is known: its part of those that waited at the last look,
+    /// those that were on their way then, and those handed over since.
     #[must_use]
     pub fn at_server(&self) -> u32 {
         u32::try_from(self.waiting + self.in_flight + self.handed).unwrap_or(u32::MAX)
     }
 
-    /// The measured service rate.
+    /// The rate at which the server serves this worker, as measured.
     #[must_use]
     pub fn rate_per_s(&self) -> f64 {
         self.rate.rate_per_s()
@@ -259,9 +328,9 @@ impl Credit {
         self.server
     }
 
-    /// What one message takes of a receive queue, as learned.
+    /// What one message takes of a receive queue in the mean.
     #[must_use]
-    pub const fn bytes_per_message(&self) -> u32 {
+    pub const fn bytes_per_message(&self) -> u64 {
         self.truesize.bytes_per_message()
     }
 }

@@ -11,7 +11,8 @@
 //! decided by the transaction's hash and not by a throw of the dice: inside the share at the NIC is inside the share
 //! here, and every copy of one request, at every worker with the same seed, gets the same answer in the same state.
 //! The second judgement can therefore only make up for the word's age (overload or discard began meanwhile), never
-//! thin out the admitted share a second time.
+//! thin out the admitted share a second time. The state is the one that the message finds: the arrival that turns
+//! normal into overload is judged as in normal, whatever its hash.
 
 use crate::Nanos;
 
@@ -171,7 +172,8 @@ pub enum Discipline {
 /// A gate's state is thus a function of the numbers at the instants of these calls. Several arrivals or departures
 /// between two calls lead where single steps would have ended, except for detours in between.
 pub trait Gate {
-    /// Decides on a message with this share hash while `in_system` others are in the system.
+    /// Decides on a message with this share hash while `in_system` others are in the system. The hash is not looked
+    /// at, and need not be computed, when [`Gate::state`] is [`GateState::Normal`] before the call.
     fn arrive(&mut self, now: Nanos, share_hash: u32, in_system: usize) -> Decision;
 
     /// Notes that `in_system` messages are left in the system.

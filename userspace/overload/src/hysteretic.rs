@@ -109,10 +109,13 @@ fn share_threshold(share: f64) -> u32 {
 
 impl Gate for Hysteretic {
     fn arrive(&mut self, _now: Nanos, share_hash: u32, in_system: usize) -> Decision {
+        // What finds the gate normal belongs to no share, also where the line had grown unreported since: the caller
+        // may not even have computed the hash, and 0 would be inside any share.
+        let was_normal = self.state == GateState::Normal;
         self.settle(in_system);
         match self.state {
             GateState::Discard => Decision::Shed(ShedReason::GateDiscard),
-            GateState::Overload if share_hash >= self.share_threshold => {
+            GateState::Overload if !was_normal && share_hash >= self.share_threshold => {
                 Decision::Shed(ShedReason::ShareOutside)
             }
             GateState::Normal | GateState::Overload => {

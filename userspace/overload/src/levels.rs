@@ -1,5 +1,6 @@
 //! The three numbers of the hysteretic gate, resolved from thresholds that may be given in time.
 
+use crate::NANOS_PER_S;
 use crate::config::{ConfigError, HystereticConfig};
 use crate::threshold::Threshold;
 
@@ -50,10 +51,19 @@ impl Levels {
 
     /// The levels of a checked configuration at a service rate, for a line in which `capacity` messages can wait.
     ///
-    /// Numbers of messages stand as configured. As soon as one threshold is a time the result is fitted from the top:
-    /// B into 3..=capacity, then H into 2..=B−1, then L into 1..=H−1. So a server that has nearly stopped leaves
-    /// (1, 2, 3), a very fast one (capacity−2, capacity−1, capacity), and L < H < B at any rate in between.
+    /// Numbers of messages stand as configured. Where B is a time in which more than `capacity` would be served, it is
+    /// `capacity`, and L and H, as far as they are times, shrink in the same proportion: the gaps between them are what
+    /// keeps the gate from chattering. As soon as one threshold is a time the result is fitted from the top: B into
+    /// 3..=capacity, then H into 2..=B−1, then L into 1..=H−1. So a server that has nearly stopped leaves (1, 2, 3), and
+    /// L < H < B at any rate.
     pub(crate) fn resolve(config: &HystereticConfig, rate_per_s: f64, capacity: u32) -> Self {
+        // The rate at which B is just the capacity. A span of 0 is refused by the configuration's check.
+        let rate_per_s = match config.discard_at {
+            Threshold::Time(span_ns) => {
+                rate_per_s.min(f64::from(capacity) * NANOS_PER_S as f64 / span_ns as f64)
+            }
+            Threshold::Messages(_) => rate_per_s,
+        };
         let low = config.admit_below.messages_at(rate_per_s);
         let high = config.shed_at.messages_at(rate_per_s);
         let buffer = config.discard_at.messages_at(rate_per_s);
@@ -100,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn times_follow_the_rate_and_stop_at_the_ends() {
+    fn times_follow_the_rate_and_keep_their_proportion_where_the_capacity_ends_them() {
         let config = HystereticConfig {
             admit_below: Threshold::Time(370_000_000),
             shed_at: Threshold::Time(425_000_000),
@@ -109,8 +119,10 @@ mod tests {
         };
         assert_eq!(Levels::resolve(&config, 200.0, 10_000).as_tuple(), (74, 85, 100));
         assert_eq!(Levels::resolve(&config, 0.0, 10_000).as_tuple(), (1, 2, 3));
-        assert_eq!(Levels::resolve(&config, 1e12, 10_000).as_tuple(), (9_998, 9_999, 10_000));
-        assert_eq!(Levels::resolve(&config, 200.0, 90).as_tuple(), (74, 85, 90));
+        assert_eq!(Levels::resolve(&config, 1e12, 10_000).as_tuple(), (7_400, 8_500, 10_000));
+        assert_eq!(Levels::resolve(&config, 200.0, 90).as_tuple(), (67, 77, 90));
+        let numbers = HystereticConfig { admit_below: Threshold::Messages(80), ..config };
+        assert_eq!(Levels::resolve(&numbers, 200.0, 90).as_tuple(), (76, 77, 90), "L is kept below H");
     }
 
     fn threshold() -> impl Strategy<Value = Threshold> {
@@ -121,6 +133,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn times_keep_their_proportion_at_any_rate(
+            times in (1_u64..10_000, 1_u64..10_000, 1_u64..10_000),
+            rate_per_s in prop_oneof![0.0..1e9_f64, Just(f64::INFINITY)],
+            capacity in 3_u32..100_000,
+        ) {
+            let mut times_ms = [times.0, times.1, times.2];
+            times_ms.sort_unstable();
+            let [admit_below, shed_at, discard_at] = times_ms.map(|ms| Threshold::Time(ms * 1_000_000));
+            let config = HystereticConfig { admit_below, shed_at, discard_at, share: 0.5 };
+            let (low, high, buffer) = Levels::resolve(&config, rate_per_s, capacity).as_tuple();
+            let part_of_buffer = |ms: u64| ms as f64 / times_ms[2] as f64 * f64::from(buffer);
+            // Each is rounded once, and at most two are moved to keep L < H < B.
+            prop_assert!((f64::from(low) - part_of_buffer(times_ms[0])).abs() <= 3.0, "{low} {high} {buffer}");
+            prop_assert!((f64::from(high) - part_of_buffer(times_ms[1])).abs() <= 3.0, "{low} {high} {buffer}");
+        }
+
         #[test]
         fn levels_of_any_valid_configuration_hold_at_any_rate(
             (admit_below, shed_at, discard_at) in (threshold(), threshold(), threshold()),

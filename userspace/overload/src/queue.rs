@@ -205,8 +205,8 @@ impl<T> CallQueue<T> {
 
     /// Takes out the longest waiting original if it has waited for more than `max_wait_ns`; call until `None`.
     ///
-    /// Originals that were pulled forward do not expire, since what pulled them refers to them. Nothing expires in a
-    /// queue without classes: it stands for a plain socket buffer.
+    /// Originals that were pulled forward do not expire here, since what pulled them refers to them; see
+    /// [`CallQueue::expire_control`]. Nothing expires in a queue without classes: it stands for a plain socket buffer.
     pub fn expire(&mut self, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {
         self.expire_line(Lane::New, now, max_wait_ns)
     }
@@ -214,6 +214,15 @@ impl<T> CallQueue<T> {
     /// The same for the copy lane.
     pub fn expire_copy(&mut self, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {
         self.expire_line(Lane::Copy, now, max_wait_ns)
+    }
+
+    /// The same for the control line, where originals that were pulled forward wait too: after this long the peer has
+    /// sent whatever it was again, or given up. Not in a queue without classes, whose only line this is.
+    pub fn expire_control(&mut self, now: Nanos, max_age_ns: Nanos) -> Option<Served<T>> {
+        match self.discipline {
+            Discipline::Priority => self.expire_line(Lane::Control, now, max_age_ns),
+            Discipline::Fifo => None,
+        }
     }
 
     fn expire_line(&mut self, line: Lane, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {

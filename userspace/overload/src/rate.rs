@@ -59,7 +59,7 @@ impl ServiceRate {
     }
 
     /// Takes in that `served` messages were finished since the last call. `busy` says that the server had work all
-    /// the while, as far as one can tell: its queue was not empty at either end.
+    /// the while, as far as one can tell (see `credit`).
     pub fn observe(&mut self, now: Nanos, served: u64, busy: bool) {
         let elapsed_ns = now.saturating_sub(self.last);
         self.last = self.last.max(now);

@@ -1,193 +1,128 @@
 //! How much of a receive queue one message takes.
 //!
 //! The kernel counts a socket's queue by truesize, the memory of buffer and bookkeeping, not by datagram bytes
-//! (`sk_rmem_alloc`, net/core/sock.c), and it differs by driver, packet size and kernel. So it is learned from what
-//! the queue gains while messages are handed over.
+//! (`sk_rmem_alloc`, net/core/sock.c). It is computed here as the kernel does for the buffer that AF_XDP's transmit
+//! side makes of a packet in copy mode (`xsk_build_skb`, net/xdp/xsk.c), which is the very buffer that ends up in the
+//! server's queue. It is deliberately not learned from the queue: several workers and strangers fill that too.
 //!
-//! An *episode* begins at a look before which nothing was handed over, so nothing is on its way, and lasts while the
-//! queue does not shrink. In it, (bytes gained) / (messages handed over) is never above the true mean size: messages
-//! still on their way and messages already served only lower it. The episode's highest ratio is thus
-//!
-//! - proof that a smaller estimate is wrong, believed a quarter at a time because the sizes vary;
-//! - evidence against a larger estimate only when all have arrived (the episode ends with a look before which nothing
-//!   was handed over) and the server can hardly have served any of them meanwhile; then believed a sixteenth at a time.
-//!
-//! A wrong estimate shortens or lengthens the server's queue by the same factor; it never loses count of departures,
-//! which telescope (see `credit`).
+//! Different messages wait at different times, so the queue's bytes are divided by the mean of what was handed over
+//! lately. A wrong mean shortens or lengthens the server's queue by the same factor; it never loses count of
+//! departures, which telescope (see `credit`).
 
-/// Bytes a message until something is learned: a 600-byte datagram over veth, measured. Smaller: the first burst to
-/// an unknown server is longer than the target; larger: shorter.
-const INITIAL_BYTES: u32 = 2304;
+/// Headroom that `xsk_build_skb` reserves (`NET_SKB_PAD`), and the `skb_shared_info` behind the data.
+const ROOM_BYTES: u64 = 64 + 320;
 
-/// The least and the most that are believed: below a bare `sk_buff` and above what a frame of 4 KiB can take, the
-/// queue holds something else than our messages.
-const BYTES_MIN: u32 = 256;
-const BYTES_MAX: u32 = 16_384;
+/// A `sk_buff`, as `SKB_TRUESIZE` adds it (include/linux/skbuff.h).
+const SK_BUFF_BYTES: u64 = 256;
 
-#[derive(Debug, Clone)]
-pub(crate) struct Truesize {
-    /// In 1/16 byte, so that small steps are not lost to rounding.
-    sixteenths: u64,
-    episode: Option<Episode>,
-    last_bytes: u64,
+/// Messages after which the older half of the memory is forgotten, as in `mix`: smaller, and single large messages
+/// show; larger, and a changed mix takes longer to be believed.
+const MEMORY_MESSAGES: u64 = 4096;
+
+/// A packet of 642 bytes counts so much, observed and by the model: the mean before anything was handed over.
+const INITIAL_BYTES: u64 = 2304;
+
+/// What the kernel counts for a packet of this length: the allocator's next size, which is a power of two for all
+/// that the room alone demands, and the `sk_buff`.
+fn truesize_of(packet_len: u32) -> u64 {
+    (u64::from(packet_len) + ROOM_BYTES).next_power_of_two() + SK_BUFF_BYTES
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Episode {
-    base_bytes: u64,
-    handed: u64,
-    /// Messages that the server can have served since the episode began.
-    servable: f64,
-    /// The highest ratio, in 1/16 byte.
-    peak: u64,
-    /// What the server can have served when the peak was reached, and what had been handed over.
-    servable_at_peak: f64,
-    handed_at_peak: u64,
+/// The mean size of the messages handed over lately.
+#[derive(Debug, Clone)]
+pub(crate) struct Truesize {
+    bytes: u64,
+    /// INVARIANT: never 0.
+    messages: u64,
 }
 
 impl Truesize {
     pub(crate) const fn new() -> Self {
-        Self { sixteenths: INITIAL_BYTES as u64 * 16, episode: None, last_bytes: 0 }
+        Self { bytes: INITIAL_BYTES, messages: 1 }
     }
 
-    /// Bytes that one message takes.
-    pub(crate) const fn bytes_per_message(&self) -> u32 {
-        // Between BYTES_MIN and BYTES_MAX by `learn`.
-        (self.sixteenths / 16) as u32
+    /// Notes one message that was handed over.
+    pub(crate) fn handed(&mut self, packet_len: u32) {
+        self.bytes += truesize_of(packet_len);
+        self.messages += 1;
+        if self.messages >= MEMORY_MESSAGES {
+            self.bytes /= 2;
+            self.messages /= 2;
+        }
+    }
+
+    /// Bytes that one message takes in the mean.
+    pub(crate) const fn bytes_per_message(&self) -> u64 {
+        self.bytes / self.messages
     }
 
     /// Messages that so many bytes are, rounded to the nearest but never to none.
     pub(crate) fn messages(&self, bytes: u64) -> u64 {
         match bytes {
             0 => 0,
-            _ => (bytes.saturating_mul(16).saturating_add(self.sixteenths / 2) / self.sixteenths).max(1),
-        }
-    }
-
-    /// Takes in a look: the queue's bytes now, what was handed over since the last look, whether nothing was (and
-    /// nothing is on its way), how many messages the server can have served in that time, and whether the count is
-    /// disturbed (drops, another socket).
-    pub(crate) fn observe(&mut self, bytes: u64, handed: u64, settled: bool, servable: f64, disturbed: bool) {
-        let shrank = bytes < self.last_bytes;
-        self.last_bytes = bytes;
-        if disturbed {
-            self.episode = None;
-            return;
-        }
-        if shrank {
-            self.finish(false);
-        } else if let Some(episode) = &mut self.episode {
-            episode.handed += handed;
-            episode.servable += servable;
-            // A queue that has not grown says nothing about sizes, and no ratio exists before the first message.
-            let gained = bytes.saturating_sub(episode.base_bytes).saturating_mul(16);
-            let ratio = gained.checked_div(episode.handed).unwrap_or(0);
-            if ratio > episode.peak {
-                episode.peak = ratio;
-                (episode.servable_at_peak, episode.handed_at_peak) = (episode.servable, episode.handed);
+            _ => {
+                let each = self.bytes_per_message();
+                (bytes.saturating_add(each / 2) / each).max(1)
             }
         }
-        if settled {
-            self.finish(true);
-            self.episode = Some(Episode {
-                base_bytes: bytes,
-                handed: 0,
-                servable: 0.0,
-                peak: 0,
-                servable_at_peak: 0.0,
-                handed_at_peak: 0,
-            });
-        }
-    }
-
-    /// Ends the episode and learns from it. `arrived` says that nothing was on its way any more.
-    fn finish(&mut self, arrived: bool) {
-        let Some(episode) = self.episode.take().filter(|episode| episode.peak > 0) else {
-            return;
-        };
-        // One eighth of the messages served unseen makes the ratio one eighth too small.
-        let hardly_any_served = episode.servable_at_peak * 8.0 <= episode.handed_at_peak as f64;
-        if episode.peak > self.sixteenths {
-            self.learn(self.sixteenths + (episode.peak - self.sixteenths) / 4);
-        } else if arrived && hardly_any_served {
-            self.learn(self.sixteenths - (self.sixteenths - episode.peak) / 16);
-        }
-    }
-
-    fn learn(&mut self, sixteenths: u64) {
-        self.sixteenths = sixteenths.clamp(u64::from(BYTES_MIN) * 16, u64::from(BYTES_MAX) * 16);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, BYTES_MIN, INITIAL_BYTES, Truesize};
+    use proptest::prelude::{prop_assert, proptest};
 
-    /// Bursts of 16 messages into an empty queue, seen while they grow and when they are gone.
-    fn bursts(truesize: &mut Truesize, count: usize, bytes_each: u64, servable: f64) {
-        for _ in 0..count {
-            truesize.observe(0, 0, true, 0.0, false);
-            truesize.observe(8 * bytes_each, 16, false, servable, false);
-            truesize.observe(16 * bytes_each, 0, true, 0.0, false);
+    use super::{INITIAL_BYTES, Truesize, truesize_of};
+
+    #[test]
+    fn a_packet_counts_as_the_kernel_counts_it() {
+        for (packet_len, bytes) in [
+            (42, 512 + 256),
+            (128, 512 + 256),
+            (129, 1024 + 256),
+            (640, 1024 + 256),
+            (641, 2048 + 256),
+            (642, 2304),
+            (1664, 2048 + 256),
+            (1665, 4096 + 256),
+            (3712, 4096 + 256),
+            (3713, 8192 + 256),
+        ] {
+            assert_eq!(truesize_of(packet_len), bytes, "{packet_len}");
         }
     }
 
     #[test]
-    fn small_and_large_messages_are_learned_from_bursts() {
-        for bytes_each in [768, 1280, 4608, 9216] {
-            let mut truesize = Truesize::new();
-            bursts(&mut truesize, 200, bytes_each, 1.0);
-            let learned = u64::from(truesize.bytes_per_message());
-            assert!(learned.abs_diff(bytes_each) <= bytes_each / 50, "{bytes_each}: {learned}");
-            assert_eq!(truesize.messages(10 * bytes_each), 10);
-        }
-    }
-
-    #[test]
-    fn a_server_that_keeps_up_does_not_make_messages_look_small() {
+    fn the_mean_follows_what_is_handed_over() {
         let mut truesize = Truesize::new();
-        for _ in 0..1000 {
-            truesize.observe(0, 0, true, 10.0, false);
-            truesize.observe(2304, 10, false, 10.0, false);
-        }
         assert_eq!(truesize.bytes_per_message(), INITIAL_BYTES);
-    }
-
-    #[test]
-    fn messages_still_on_their_way_do_not_make_the_others_look_small() {
-        let mut truesize = Truesize::new();
-        for _ in 0..1000 {
-            truesize.observe(0, 0, true, 0.0, false);
-            truesize.observe(4 * 2304, 16, false, 0.1, false);
-            truesize.observe(0, 16, false, 0.1, false);
-        }
-        assert_eq!(truesize.bytes_per_message(), INITIAL_BYTES);
-    }
-
-    #[test]
-    fn a_full_or_replaced_socket_teaches_nothing() {
-        let mut truesize = Truesize::new();
-        for _ in 0..100 {
-            truesize.observe(0, 0, true, 0.0, false);
-            truesize.observe(1_000_000, 1, 1 == 0, 0.0, true);
-        }
-        assert_eq!(truesize.bytes_per_message(), INITIAL_BYTES);
-    }
-
-    #[test]
-    fn what_is_believed_has_limits() {
-        let mut truesize = Truesize::new();
-        bursts(&mut truesize, 500, 1 << 40, 0.0);
-        assert_eq!(truesize.bytes_per_message(), BYTES_MAX);
-        bursts(&mut truesize, 500, 1, 0.0);
-        assert_eq!(truesize.bytes_per_message(), BYTES_MIN);
-        truesize.observe(u64::MAX, 1, 1 == 0, 0.0, false);
-        assert!(truesize.messages(u64::MAX) > 0);
+        (0..5000).for_each(|_| truesize.handed(500));
+        assert!(truesize.bytes_per_message().abs_diff(1280) < 2, "{}", truesize.bytes_per_message());
+        (0..5000).for_each(|n| truesize.handed(if n % 2 == 0 { 500 } else { 2000 }));
+        let half_of_each = u64::midpoint(1280, 4352);
+        assert!(truesize.bytes_per_message().abs_diff(half_of_each) < 600);
+        (0..100_000).for_each(|_| truesize.handed(2000));
+        assert!(truesize.bytes_per_message().abs_diff(4352) < 2);
     }
 
     #[test]
     fn any_byte_in_the_queue_is_at_least_one_message() {
         let truesize = Truesize::new();
         assert_eq!([0, 1, 2304, 3455, 3457].map(|bytes| truesize.messages(bytes)), [0, 1, 1, 1, 2]);
+        assert!(truesize.messages(u64::MAX) > 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_mean_lies_between_the_smallest_and_the_largest(
+            lens in proptest::collection::vec(0_u32..9000, 1..200),
+        ) {
+            let mut truesize = Truesize::new();
+            lens.iter().cycle().take(20_000).for_each(|&len| truesize.handed(len));
+            let sizes = || lens.iter().map(|&len| truesize_of(len));
+            let mean = truesize.bytes_per_message();
+            // Halving both sums rounds each by less than one.
+            prop_assert!(mean + 8 >= sizes().min().unwrap() && mean <= sizes().max().unwrap() + 8, "{mean}");
+        }
     }
 }

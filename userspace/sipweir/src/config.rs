@@ -127,7 +127,7 @@ pub struct Frames {
 impl Default for Frames {
     fn default() -> Self {
         Self {
-            count: 8192,
+            count: 16_384,
             size: 2048,
             ring_control: 512,
             ring_new: 1024,

@@ -26,6 +26,10 @@ pub enum Outcome {
     AckAbsorbed,
     /// A copy that waited longer than `max_wait`.
     CopyStale,
+    /// A control message that waited so long that its sender has sent it again.
+    ControlStale,
+    /// Not SIP, and `xdp.not_sip` says drop.
+    NotSipDropped,
     /// No place in the waiting queue or on the way to the server.
     NoRoom,
     /// The UDP checksum is wrong.
@@ -36,7 +40,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in numeric order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::HandedOver,
         Self::Rejected,
         Self::RejectedLate,
@@ -44,6 +48,8 @@ impl Outcome {
         Self::ShedSilently,
         Self::AckAbsorbed,
         Self::CopyStale,
+        Self::ControlStale,
+        Self::NotSipDropped,
         Self::NoRoom,
         Self::ChecksumWrong,
         Self::Unfit,
@@ -60,6 +66,8 @@ impl Outcome {
             Self::ShedSilently => "shed_silently",
             Self::AckAbsorbed => "ack_absorbed",
             Self::CopyStale => "copy_stale",
+            Self::ControlStale => "control_stale",
+            Self::NotSipDropped => "not_sip_dropped",
             Self::NoRoom => "no_room",
             Self::ChecksumWrong => "checksum_wrong",
             Self::Unfit => "unfit",
@@ -120,6 +128,8 @@ pub struct LaneCounters {
     pub server_state: Count,
     /// Datagrams that the server's own socket dropped since start.
     pub server_drops: Count,
+    /// 1 when the embedded processor is gone, which ends the run.
+    pub processor_gone: Count,
     /// Longest wait of a message that was handed over since start, nanoseconds.
     pub wait_ns_max: Count,
 }
@@ -136,6 +146,7 @@ impl Default for LaneCounters {
             service_rate_milli: Count::default(),
             server_state: Count::default(),
             server_drops: Count::default(),
+            processor_gone: Count::default(),
             wait_ns_max: Count::default(),
         }
     }
@@ -194,6 +205,8 @@ pub struct WorkerCounters {
     pub transmit_full: Count,
     /// Descriptors from the kernel that point to no frame of ours; always 0.
     pub bad_descriptors: Count,
+    /// Packets whose metadata make no sense; always 0.
+    pub bad_metadata: Count,
     /// Per ring: packets that the kernel dropped since the RX ring was full.
     pub ring_full: [Count; afxdp::RINGS],
     /// Packets that the kernel dropped since no frame was free: priority isolation broke. Always 0.

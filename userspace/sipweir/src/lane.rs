@@ -66,6 +66,8 @@ pub struct Lane {
     pub reply_budget: TokenBucket,
     /// Longest wait of an original.
     pub max_wait_ns: u64,
+    /// Longest wait of a copy.
+    pub copy_wait_ns: u64,
     /// Read by the control thread.
     pub counters: Arc<LaneCounters>,
     /// When the server was looked at last.
@@ -73,14 +75,18 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// n of the gate: originals waiting here and messages at the server (with one queue for all: everything).
+    /// n of the gate, in originals: those that wait here, and their part of what is at the server. With one queue for
+    /// all it is everything.
     #[must_use]
     pub fn in_system(&self) -> usize {
-        let waiting = match self.gate.discipline() {
-            overload::Discipline::Priority => self.queue.len_of(Queue::New),
-            overload::Discipline::Fifo => self.queue.len(),
-        };
-        waiting + self.credit.at_server() as usize
+        let at_server = self.credit.at_server();
+        match self.gate.discipline() {
+            overload::Discipline::Priority => {
+                // A share of a u32 is a u32.
+                self.queue.len_of(Queue::New) + (f64::from(at_server) * self.mix.share()).round() as usize
+            }
+            overload::Discipline::Fifo => self.queue.len() + at_server as usize,
+        }
     }
 
     /// Looks at the server if it is time to. `in_flight` is what the hand-off device has not delivered yet.
@@ -112,9 +118,13 @@ impl Lane {
     }
 
     /// Notes a message that was handed over.
-    pub fn handed_over(&mut self, class: Class, waited_ns: u64) {
-        self.credit.handed(1);
-        self.mix.handed(class == Class::Original);
+    pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64) {
+        // A packet is no longer than a frame.
+        self.credit.handed(packet_len as u32);
+        // As the rate does, the mix counts under load only: an idle night of keep-alives says nothing about it.
+        if self.queue.len_of(Queue::New) > 0 {
+            self.mix.handed(class == Class::Original);
+        }
         self.counters.outcome(class, Outcome::HandedOver);
         self.counters.wait_ns_max.set(self.counters.wait_ns_max.get().max(waited_ns));
     }
@@ -153,6 +163,9 @@ impl Lane {
         counters.gate_transitions.set(self.gate.transitions());
         counters.server_state.set(self.credit.server() as u64);
         // A rate is finite and non-negative; thousandths keep slow servers visible.
+        if let Handoff::Embedded(exchange) = &self.handoff {
+            counters.processor_gone.set(u64::from(!exchange.is_alive()));
+        }
         counters.service_rate_milli.set((self.service_rate_per_s() * 1e3) as u64);
     }
 }

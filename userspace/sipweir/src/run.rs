@@ -40,12 +40,15 @@ use crate::{clock, cores, sock_diag};
 const BUSY_RETRY_NS: u64 = 3_000_000_000;
 /// Messages of control and copies that can wait per lane, besides the originals. Control holds what the
 /// server lacks credit for at that moment; copies are served last and may be lost.
-const CONTROL_PLACES: u32 = 512;
+const CONTROL_PLACES: u32 = 1024;
 const COPY_PLACES: u32 = 128;
+/// Frames in the worker's hands within a turn, beside the one batch that the budget counts anyway: control messages
+/// between ring and queue.
+const IN_HAND: u32 = crate::worker::IN_HAND_MAX as u32;
 /// How often the server's sockets are searched for anew: new members of a SO_REUSEPORT group count after it.
 const RESCAN_INTERVAL_NS: u64 = 1_000_000_000;
 /// How often the main thread looks after workers and interface.
-const SUPERVISION: Duration = Duration::from_millis(200);
+const SUPERVISION: Duration = Duration::from_millis(250);
 
 /// Makes the processors of `embedded` services: (service name, share 1/n, number of the worker).
 pub type ProcessorFactory = dyn Fn(&str, u32, u32) -> Box<dyn Processor>;
@@ -74,10 +77,18 @@ pub fn run_with(config: &Config, processors: &ProcessorFactory) -> anyhow::Resul
     }
     let control = Control::bind(&config.control.socket)?;
     let instance = Instance::set_up(config, processors)?;
-    let view = instance.view(config)?;
-    let serving = control
-        .serve(move || serde_json::to_string(&view.read()).unwrap_or_default())
-        .context("cannot start the control thread")?;
+    let served = instance.view(config).and_then(|view| {
+        let status = move || serde_json::to_string(&view.read()).unwrap_or_default();
+        control.serve(status).context("cannot start the control thread")
+    });
+    let serving = match served {
+        Ok(serving) => serving,
+        Err(error) => {
+            // The first error is the one that counts.
+            let _ended = instance.tear_down();
+            return Err(error);
+        }
+    };
     instance.log_ready(config);
     let reason = instance.supervise(&stop);
     let outcome = instance.tear_down();
@@ -226,6 +237,7 @@ impl Instance {
             wake: Arc::clone(&wake),
             stop: Arc::clone(&self.stop),
             spin: config.workers.idle == Idle::Spin,
+            drop_not_sip: config.xdp.not_sip == NotSip::Drop,
             counters: Arc::clone(&counters),
         };
         let thread = std::thread::Builder::new()
@@ -264,6 +276,9 @@ impl Instance {
         while !stop.load(Ordering::Acquire) {
             std::thread::sleep(SUPERVISION);
             metadata.check(&self.classifier);
+            if let Some(reason) = self.hand_off_lost() {
+                return Some(reason);
+            }
             if let Some(ended) = self.workers.iter().find(|worker| worker.thread.is_finished()) {
                 let name = &self.interface.name;
                 return Some(match netdev::Interface::find(name) {
@@ -290,6 +305,31 @@ impl Instance {
             }
         }
         None
+    }
+
+    /// Why messages cannot reach a server any more although it may be there.
+    fn hand_off_lost(&self) -> Option<String> {
+        for (name, lanes) in &self.lanes {
+            if lanes.iter().any(|lane| lane.processor_gone.get() > 0) {
+                return Some(format!(
+                    "the processor of service {name} ended; the kernel takes over all packets"
+                ));
+            }
+        }
+        let device = self.device.as_ref()?;
+        [device.transmit(), device.receive()].into_iter().find_map(|end| {
+            match netdev::Interface::find(&end.name) {
+                Ok(found) if found.index == end.index && found.up => None,
+                Ok(found) if found.index == end.index => Some(format!(
+                    "the hand-off device {} was set down; start again, and leave it up",
+                    end.name
+                )),
+                _ => Some(format!(
+                    "the hand-off device {} was deleted; start again, and leave it there",
+                    end.name
+                )),
+            }
+        })
     }
 
     /// Detaches, lets the workers finish, removes the device.
@@ -437,8 +477,12 @@ impl Plan {
         let lanes = config.service.len() as u32;
         let tx_egress = if kernel_handoff { frames.ring_tx } else { 0 };
         // What is left for originals after rings and the other places, shared by the lanes.
-        let fixed =
-            FrameBudget::of(&port, lanes * (CONTROL_PLACES + COPY_PLACES), tx_egress, nic_ring(config));
+        let fixed = FrameBudget::of(
+            &port,
+            lanes * (CONTROL_PLACES + COPY_PLACES) + IN_HAND,
+            tx_egress,
+            nic_ring(config),
+        );
         let spare = fixed.check().context("frames.count is too small")?;
         let new_places = spare / lanes.max(1);
         anyhow::ensure!(
@@ -517,10 +561,12 @@ impl Plan {
         let rate = RateConfig { initial_per_s: service.initial_rate / queues, ..RateConfig::default() };
         let credit = CreditConfig {
             target_messages: match service.handoff {
-                HandoffKind::Kernel => service.server.queue_target.div_ceil(self.queues),
+                HandoffKind::Kernel => service.server.queue_target,
                 HandoffKind::Embedded => service.embedded.queue,
             },
             down_after_ns: service.server.down_after.nanos(),
+            // An embedded processor is its worker's own.
+            workers: if service.handoff == HandoffKind::Kernel { self.queues } else { 1 },
             rate,
         };
         let gate = AnyGate::new(&self.gate(service), self.new_places, service.initial_rate / queues)
@@ -543,6 +589,7 @@ impl Plan {
             } else {
                 u64::MAX
             },
+            copy_wait_ns: service.max_wait.nanos(),
             counters: Arc::new(LaneCounters::default()),
             looked_ns: 0,
         })

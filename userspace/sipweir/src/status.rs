@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use overload::GateState;
+use overload::{GateState, ServerState};
 use serde::{Deserialize, Serialize};
 use sip::Class;
 
@@ -115,8 +115,10 @@ pub struct Worker {
     pub ring_full: BTreeMap<String, u64>,
     /// Packets lost since no frame was free; above 0 means that priority isolation broke.
     pub fill_ring_empty: u64,
-    /// Descriptors or metadata that make no sense; above 0 is a bug.
+    /// Descriptors of the kernel that make no sense; above 0 is a bug.
     pub bad_descriptors: u64,
+    /// Metadata in front of packets that make no sense; above 0 is a bug.
+    pub bad_metadata: u64,
 }
 
 /// One combination of class, verdict and reason.
@@ -152,6 +154,7 @@ impl Worker {
             ring_full: ring_full.map(|(name, count)| ((*name).to_owned(), count.get())).collect(),
             fill_ring_empty: counters.fill_ring_empty.get(),
             bad_descriptors: counters.bad_descriptors.get(),
+            bad_metadata: counters.bad_metadata.get(),
         }
     }
 }
@@ -193,7 +196,7 @@ impl Service {
             at_server: sum(|lane| lane.at_server.get()),
             service_rate_per_s: sum(|lane| lane.service_rate_milli.get()) as f64 / 1e3,
             server: Server {
-                state: crate::worker::server_state_name(most(|lane| lane.server_state.get())).to_owned(),
+                state: server_state_name(most(|lane| lane.server_state.get())).to_owned(),
                 drops: most(|lane| lane.server_drops.get()),
             },
             wait_ms_max: most(|lane| lane.wait_ns_max.get()) as f64 / 1e6,
@@ -201,6 +204,11 @@ impl Service {
             outcomes,
         }
     }
+}
+
+fn server_state_name(number: u64) -> &'static str {
+    let state = usize::try_from(number).ok().and_then(|index| ServerState::ALL.get(index));
+    state.map_or("unknown", |state| state.name())
 }
 
 impl Status {

@@ -97,8 +97,10 @@ fn the_ends_of_the_share_admit_all_but_one_hash_and_none() {
     assert_eq!(share_threshold(0.0), 0);
     assert_eq!(share_threshold(0.5), 0x8000_0000);
     let mut shut = gate(1, 2, 9, 0.0);
+    shut.depart(0, 2);
     assert_eq!(shut.arrive(0, 0, 2), Decision::Shed(ShedReason::ShareOutside));
     let mut open = gate(1, 2, 9, 1.0);
+    open.depart(0, 2);
     assert_eq!(open.arrive(0, u32::MAX - 1, 2), Decision::Admit);
     assert_eq!(open.arrive(0, u32::MAX, 2), Decision::Shed(ShedReason::ShareOutside));
 }
@@ -120,6 +122,25 @@ fn a_slower_server_closes_the_gate_at_a_shorter_line() {
     for ignored in [f64::NAN, -1.0] {
         gate.set_service_rate(ignored);
         assert_eq!(gate.levels().as_tuple(), (10, 20, 30));
+    }
+}
+
+#[test]
+fn the_hash_of_a_message_that_finds_the_gate_normal_does_not_matter() {
+    for share in [0.0, 0.5, 1.0] {
+        // 4 is H: the line grew unreported. 6 is B.
+        for (in_system, decision) in [
+            (0, Decision::Admit),
+            (3, Decision::Admit),
+            (4, Decision::Admit),
+            (5, Decision::Admit),
+            (6, Decision::Shed(ShedReason::GateDiscard)),
+        ] {
+            for hash in [0, 0x8000_0000, u32::MAX] {
+                let mut gate = gate(2, 4, 6, share);
+                assert_eq!(gate.arrive(0, hash, in_system), decision, "{in_system} {hash} {share}");
+            }
+        }
     }
 }
 

@@ -70,6 +70,7 @@ enum Step {
     Pop,
     Expire(u64),
     ExpireCopy(u64),
+    ExpireControl(u64),
     Wait(u64),
 }
 
@@ -83,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Pop),
         1 => (0_u64..30).prop_map(Step::Expire),
         1 => (0_u64..30).prop_map(Step::ExpireCopy),
+        1 => (0_u64..30).prop_map(Step::ExpireControl),
         2 => (0_u64..10).prop_map(Step::Wait),
     ]
 }
@@ -122,6 +124,12 @@ proptest! {
                 Step::ExpireCopy(max_wait) => {
                     let stale = queue.expire_copy(now, max_wait);
                     prop_assert_eq!(stale, oracle.expire(Lane::Copy, now, max_wait));
+                    expired += usize::from(stale.is_some());
+                }
+                Step::ExpireControl(max_age) => {
+                    let stale = queue.expire_control(now, max_age);
+                    let expected = if fifo { None } else { oracle.expire(Lane::Control, now, max_age) };
+                    prop_assert_eq!(stale, expected);
                     expired += usize::from(stale.is_some());
                 }
                 Step::Wait(span) => now += span,
@@ -255,6 +263,20 @@ fn only_what_waits_in_its_own_lane_goes_stale() {
 }
 
 #[test]
+fn what_waits_too_long_in_the_control_line_leaves_in_order_also_what_was_pulled_forward() {
+    let mut queue = priority(8);
+    queue.push_new(2, 100, "INVITE 2").unwrap();
+    queue.push_control(2, 400, "CANCEL 2").unwrap();
+    assert_eq!(queue.expire_control(600, 500), None);
+    let stale = queue.expire_control(601, 500).unwrap();
+    assert_eq!((stale.item, stale.lane, stale.promoted), ("INVITE 2", Lane::New, true));
+    assert_eq!((queue.promoted_len(), queue.len_of(Lane::New)), (0, 0));
+    assert_eq!(queue.expire_control(900, 500), None);
+    assert_eq!(queue.expire_control(901, 500).unwrap().item, "CANCEL 2");
+    assert_eq!(queue.expire_control(u64::MAX, 0), None);
+}
+
+#[test]
 fn a_queue_without_classes_keeps_the_order_of_arrival_and_shares_its_room() {
     let mut queue = CallQueue::new(Discipline::Fifo, QueueCapacity { control: 1, new: 2, copy: 0 });
     queue.push_copy(1, 0, "copy").unwrap();
@@ -262,6 +284,7 @@ fn a_queue_without_classes_keeps_the_order_of_arrival_and_shares_its_room() {
     queue.push_control(1, 0, "CANCEL").unwrap();
     assert_eq!(queue.push_control(2, 0, "BYE"), Err("BYE"));
     assert_eq!((queue.len_of(Lane::Copy), queue.expire(u64::MAX, 0)), (1, None));
+    assert_eq!(queue.expire_control(u64::MAX, 0), None);
     assert_eq!(drain(&mut queue), ["copy", "INVITE", "CANCEL"]);
 }
 

@@ -29,6 +29,9 @@ use crate::wake::Wake;
 /// full socket buffer would, and clients ask again.
 const REPLIES_MAX: usize = 1024;
 
+/// A processor that is asked to end may finish its message for this long; then it is left behind.
+const JOIN_NS_MAX: u64 = 1_000_000_000;
+
 /// One packet in a buffer of its own.
 #[derive(Debug)]
 struct Buffer {
@@ -112,13 +115,19 @@ impl Exchange {
     /// Free places in front of the processor; `None` when it is gone. The message in service occupies one.
     #[must_use]
     pub fn places(&self) -> Option<Places> {
-        if !self.shared.alive.load(Ordering::Acquire) {
+        if !self.is_alive() {
             return None;
         }
         let total = self.shared.requests.capacity();
         let used = self.shared.requests.len() + self.shared.in_service.load(Ordering::Acquire) as usize;
         // Both fit: `places` came as a u32.
         Some(Places { free: total.saturating_sub(used) as u32, total: total as u32 })
+    }
+
+    /// False once the processor's thread has ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.shared.alive.load(Ordering::Acquire)
     }
 
     /// Hands a packet over without its marker.
@@ -181,9 +190,16 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         self.unparker.unpark();
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        let deadline_ns = clock::now() + JOIN_NS_MAX;
+        while !thread.is_finished() && clock::now() < deadline_ns {
+            clock::sleep_until(clock::now() + 1_000_000);
+        }
+        if thread.is_finished() {
             // A panic in the processor was already reported by its thread; the worker saw it as "gone".
             let _joined = thread.join();
+        } else {
+            tracing::warn!("a processor did not return in time; its thread is left to itself");
         }
     }
 }

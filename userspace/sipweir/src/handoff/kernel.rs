@@ -8,7 +8,7 @@
 //! The packet keeps its source and destination, so the server and its access lists see the real peer, and
 //! its replies leave by the host's routes as always. [`Egress`] is one per worker, [`Server`] one per lane.
 
-use afxdp::{EgressPort, Frame, Kick, QueuePort};
+use afxdp::{EgressPort, Errno, Frame, Kick, QueuePort};
 use overload::ReceiveQueue;
 
 use crate::sock_diag::Watch;
@@ -62,9 +62,12 @@ impl Egress {
     /// Tells the kernel to send what is queued; true when some is left for the next turn.
     pub fn flush(&mut self) -> bool {
         if self.queued {
-            // An error here is the device going away: the packets stay queued, and supervision, which
-            // watches the device, ends the run with the reason.
-            self.queued = !matches!(self.port.kick(), Ok(Kick::Nothing | Kick::Done));
+            self.queued = match kick_all(|| self.port.kick()) {
+                Ok(left) => left,
+                // The device is down or gone. Its packets stay where they are and are no reason to stay awake;
+                // supervision, which watches the device, ends the run with the reason.
+                Err(_) => return false,
+            };
         }
         self.queued
     }
@@ -80,6 +83,18 @@ impl Egress {
     pub fn close(self, port: &mut QueuePort) -> u32 {
         self.port.close(port)
     }
+}
+
+/// Kicks until the kernel has taken everything, but not for ever: in copy mode a call sends 32 packets, and a
+/// turn may queue a few hundred. True when some are left.
+pub(crate) fn kick_all(mut kick: impl FnMut() -> Result<Kick, Errno>) -> Result<bool, Errno> {
+    const KICKS_MAX: usize = 16;
+    for _ in 0..KICKS_MAX {
+        if matches!(kick()?, Kick::Nothing | Kick::Done) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Reads the receive queue of a service's sockets. The live one is [`crate::sock_diag::Watch`]; tests bring
@@ -110,29 +125,50 @@ impl Server {
     }
 }
 
+/// Looks that may fail in a row. The picture is then too old: the server may have no room at all.
+const FAILURES_MAX: u32 = 64;
+
 /// The sockets of a service on this host, one watch for each of its ports.
 #[derive(Debug)]
 pub(crate) struct Watches {
     watches: Vec<Watch>,
     last: ReceiveQueue,
+    failures: u32,
 }
 
 impl Watches {
     pub(crate) fn new(watches: Vec<Watch>) -> Self {
-        Self { watches, last: ReceiveQueue { sockets: 0, bytes: 0, drops: 0 } }
+        Self { watches, last: ReceiveQueue::default(), failures: 0 }
     }
 }
 
 impl ServerQueue for Watches {
     fn receive_queue(&mut self, now_ns: u64) -> ReceiveQueue {
-        let mut sum = ReceiveQueue { sockets: 0, bytes: 0, drops: 0 };
+        let mut sum = ReceiveQueue::default();
         for watch in &mut self.watches {
             // A look that failed (a netlink buffer that overflowed, say) is no news: the last picture stands.
-            let Ok(seen) = watch.receive_queue(now_ns) else { return self.last };
+            let seen = match watch.receive_queue(now_ns) {
+                Ok(seen) => seen,
+                Err(error) => {
+                    self.failures += 1;
+                    if self.failures.is_power_of_two() {
+                        tracing::warn!(%error, failures = self.failures, "cannot see the server's receive queue");
+                    }
+                    // With no news for long the last picture is worth nothing; a full queue is the safe guess.
+                    let blind = self.failures >= FAILURES_MAX;
+                    return if blind {
+                        ReceiveQueue { bytes: u64::MAX >> 16, ..self.last }
+                    } else {
+                        self.last
+                    };
+                }
+            };
             sum.sockets += seen.sockets;
             sum.bytes += seen.bytes;
+            sum.limit_bytes += seen.limit_bytes;
             sum.drops += seen.drops;
         }
+        self.failures = 0;
         self.last = sum;
         sum
     }

@@ -193,6 +193,18 @@ fn a_server_that_stops_is_zero_sockets_at_once_and_its_return_is_seen_at_once() 
 }
 
 #[test]
+fn a_server_on_one_address_is_seen_at_once_by_a_service_on_any() {
+    in_new_namespace(|| {
+        let mut watch = watch("*");
+        for (now_ns, address) in (0..).step_by(2).zip(["127.0.0.1:5060", "127.0.0.2:5060", "[::1]:5060"]) {
+            assert_eq!(watch.receive_queue(now_ns).unwrap(), Observation::default());
+            let _server = server(address, false, false);
+            assert_eq!(watch.receive_queue(now_ns + 1).unwrap().sockets, 1, "{address}");
+        }
+    });
+}
+
+#[test]
 fn a_replaced_socket_is_not_mistaken_for_the_old_one() {
     in_new_namespace(|| {
         let mut watch = watch("127.0.0.1");

@@ -1,6 +1,6 @@
 //! The receive queue of one service, observed again and again at the least cost.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::{Error, Service, SockDiag, UdpSocket};
 
@@ -95,28 +95,14 @@ impl Watch {
         self.rescan()
     }
 
-    /// Nobody listened when last looked for: a look-up tells whether that has changed. `None`: it has.
+    /// Nobody listened when last looked for: a look-up tells whether that has changed. `None`: it has, or no look-up
+    /// can tell. A service on any address is of the latter kind, since a socket bound to one address is found only by
+    /// its name. Callers ask seldom while nobody listens, so the dump costs little then.
     fn look_for_any(&mut self) -> Result<Option<Observation>, Error> {
-        let Service { address, port, device } = self.service;
-        let wildcards = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        let mut given = [Ipv4Addr::UNSPECIFIED.into()];
-        let locals: &[IpAddr] = match address {
-            Some(address) => {
-                given[0] = address.to_canonical();
-                &given
-            }
-            None => &wildcards,
-        };
-        for &local in locals {
-            if self
-                .diag
-                .look_up(local, port, device, 1)?
-                .is_some_and(|socket| self.service.rank_of(&socket) > 0)
-            {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Observation { drops: self.drops, ..Observation::default() }))
+        let Service { address: Some(address), port, device } = self.service else { return Ok(None) };
+        let socket = self.diag.look_up(address.to_canonical(), port, device, 1)?;
+        let found = socket.is_some_and(|socket| self.service.rank_of(&socket) > 0);
+        Ok((!found).then(|| Observation { drops: self.drops, ..Observation::default() }))
     }
 
     /// One look-up for each member. `None`: they are not what they were, or look-ups do not reach them all.

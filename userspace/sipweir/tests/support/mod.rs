@@ -55,7 +55,8 @@ impl FakeServer {
 impl ServerQueue for FakeServer {
     fn receive_queue(&mut self, _now_ns: u64) -> ReceiveQueue {
         let sockets = u32::from(!self.0.gone.load(Ordering::Relaxed));
-        ReceiveQueue { sockets, bytes: self.0.waiting.load(Ordering::Relaxed) * BYTES_PER_MESSAGE, drops: 0 }
+        let bytes = self.0.waiting.load(Ordering::Relaxed) * BYTES_PER_MESSAGE;
+        ReceiveQueue { sockets, bytes, limit_bytes: 0, drops: 0 }
     }
 }
 
@@ -103,6 +104,12 @@ pub fn words() -> Arc<MappedWords> {
 
 impl Bench {
     pub fn new(setup: &Setup) -> Self {
+        let server = FakeServer::default();
+        let handoff = Handoff::Kernel(Server::new(Box::new(server.clone())));
+        Self { server, ..Self::with_handoff(setup, handoff) }
+    }
+
+    pub fn with_handoff(setup: &Setup, handoff: Handoff) -> Self {
         let (mut port, wire) = pair(&setup.port);
         let tx = EgressConfig { tx_ring_size: 512, busy_retry_ns: 0 };
         let (egress_port, egress) = egress_pair(&mut port, &tx);
@@ -111,17 +118,19 @@ impl Bench {
         let now_ns = 10_000 * MS;
         let gate = AnyGate::new(&setup.gate, 2000, setup.rate_per_s).expect("gate");
         let rate = RateConfig { initial_per_s: setup.rate_per_s, ..RateConfig::default() };
-        let credit = CreditConfig { target_messages: setup.queue_target, down_after_ns: 100 * MS, rate };
+        let credit =
+            CreditConfig { target_messages: setup.queue_target, down_after_ns: 100 * MS, workers: 1, rate };
         let lane = Lane {
             name: "test".into(),
             queue: CallQueue::new(gate.discipline(), QueueCapacity { control: 256, new: 2000, copy: 128 }),
             gate,
             credit: Credit::new(credit, now_ns).expect("credit"),
-            handoff: Handoff::Kernel(Server::new(Box::new(server.clone()))),
+            handoff,
             mix: overload::Mix::default(),
             reply: ReplyPolicy { line: setup.reply.and_then(ReplyLine::of_code) },
             reply_budget: TokenBucket::new(1_000_000, 100_000, now_ns),
             max_wait_ns: setup.max_wait_ns,
+            copy_wait_ns: 400 * MS,
             counters: Arc::clone(&lane_counters),
             looked_ns: 0,
         };
@@ -138,6 +147,7 @@ impl Bench {
             wake: Arc::new(Wake::new().expect("eventfd")),
             stop: Arc::new(AtomicBool::new(false)),
             spin: true,
+            drop_not_sip: false,
             counters: Arc::clone(&counters),
         });
         Self { worker, wire, egress, server, lane: lane_counters, counters, gates, now_ns }

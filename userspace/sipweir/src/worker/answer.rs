@@ -1,0 +1,98 @@
+//! What leaves by the NIC: stateless answers to what is shed, and the replies of embedded processors.
+//!
+//! Replies of processors go first, and both stop where the TX ring is full: what waits in a ring or a queue can be
+//! answered in the next turn, while an answer that is thrown away comes back as a copy.
+
+use afxdp::{BATCH, Batch, QueuePort};
+use sip::{ReplyLine, Seed};
+
+use super::{Parts, RING_REJECT, Worker};
+use crate::counters::Outcome;
+use crate::handoff::Handoff;
+use crate::lane::Waiting;
+
+impl Worker {
+    /// Answers originals that the XDP program shed, as far as the reply budget goes.
+    pub(super) fn answer_rejected(&mut self, now_ns: u64) -> usize {
+        if (self.parts.port.tx_room() as usize) < BATCH {
+            return 0;
+        }
+        let mut batch = Batch::new();
+        let count = self.parts.port.receive(RING_REJECT, &mut batch);
+        for frame in batch.drain(..) {
+            let Some((index, message)) = self.read_rejected(frame) else { continue };
+            let down = self.parts.lanes[index].server_down();
+            let why = if down { Outcome::RejectedServerDown } else { Outcome::Rejected };
+            self.shed(index, message, why, now_ns);
+        }
+        count
+    }
+
+    /// Sheds one message: `why` if an answer goes out, silently if none may.
+    pub(super) fn shed(&mut self, index: usize, message: Waiting, why: Outcome, now_ns: u64) {
+        let Parts { port, lanes, seed, counters, .. } = &mut self.parts;
+        let lane = &mut lanes[index];
+        let outcome = match lane.reply.line {
+            Some(line) if lane.reply_budget.take(now_ns) => {
+                if reply(port, seed, line, &message) {
+                    counters.replies_sent.add(1);
+                    why
+                } else {
+                    Outcome::ShedSilently
+                }
+            }
+            _ => Outcome::ShedSilently,
+        };
+        self.finish_frame(index, message, outcome);
+    }
+
+    /// Puts replies of embedded processors on the NIC.
+    pub(super) fn send_replies(&mut self) -> usize {
+        let Parts { port, lanes, counters, .. } = &mut self.parts;
+        let mut sent = 0;
+        for lane in lanes {
+            let Handoff::Embedded(exchange) = &mut lane.handoff else { continue };
+            while sent < BATCH && port.tx_room() > 0 && exchange.has_replies() {
+                let Some(mut frame) = port.take() else { break };
+                let umem = port.umem();
+                let mut len = 0;
+                exchange.take_reply(|packet| {
+                    if let Some(room) = umem.buffer_mut(&mut frame).get_mut(..packet.len()) {
+                        room.copy_from_slice(packet);
+                        len = packet.len();
+                    }
+                });
+                umem.set_range(&mut frame, 0..len);
+                sent += 1;
+                match port.transmit(frame) {
+                    Ok(()) => counters.replies_sent.add(1),
+                    Err(frame) => {
+                        counters.transmit_full.add(1);
+                        port.give_back(frame);
+                    }
+                }
+            }
+        }
+        sent
+    }
+}
+
+/// Writes a stateless reply to `message` into a fresh frame and queues it on the NIC.
+fn reply(port: &mut QueuePort, seed: &Seed, line: ReplyLine, message: &Waiting) -> bool {
+    let Some(mut out) = port.take() else { return false };
+    let umem = port.umem();
+    let request = umem.packet(&message.frame);
+    let written = sip::write_reply_packet(request, &message.datagram, seed, line, umem.buffer_mut(&mut out));
+    let Ok(reply) = written else {
+        port.give_back(out);
+        return false;
+    };
+    umem.set_range(&mut out, 0..reply.len);
+    match port.transmit(out) {
+        Ok(()) => true,
+        Err(out) => {
+            port.give_back(out);
+            false
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! From the rings into the waiting queue: each packet classified to the end, admitted or shed, and put in its place
+//! without overtaking its call.
+//!
+//! # Order within a call
+//!
+//! Messages of one call may come by different rings: an INVITE by `new` and its CANCEL by `control`; or an ACK by
+//! `control` and the re-INVITE after it by `new`, where user space raises it to control. Two rules keep their order:
+//!
+//! - Control leaves its ring first and enters the queue last. An INVITE that came before its CANCEL has then entered
+//!   already, and the queue lets the CANCEL take it along.
+//! - What is raised from ring `new` enters sorted by arrival among the control messages. One that is younger than
+//!   the moment at which the control ring was read may have company there that was not seen; it is held until the
+//!   next turn.
+
+use afxdp::{BATCH, Batch, Frame};
+use overload::{Decision, Discipline, Gate, GateState, Lane as Queue};
+use sip::{Class, Datagram, KernelFindings, Marker, MarkerForm, Method};
+use xdp_prog::Meta;
+
+use super::{RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
+use crate::counters::Outcome;
+use crate::lane::Waiting;
+
+/// Batches taken from ring `new` in one turn: with 64 frames each, more than the largest sensible ring, so that a
+/// turn empties it, and yet bounded under a flood.
+const NEW_BATCHES_MAX: usize = 64;
+/// The same while the control ring has more than a batch: it must be read again soon.
+const NEW_BATCHES_BESIDE_CONTROL: usize = 2;
+/// Messages raised from ring `new` that can be held for the next turn.
+pub(super) const HELD_MAX: usize = 4 * BATCH;
+/// Control messages of one turn: those held, a batch of the control ring, and as many raised as can be held.
+pub(super) const CONTROL_MAX: usize = 2 * HELD_MAX + BATCH;
+
+/// A packet that was read, on its way into a queue.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    /// Which lane.
+    index: usize,
+    /// When the XDP program saw it.
+    arrival_ns: u64,
+    /// Of the transaction; 0 if the XDP program did not compute it.
+    txn_hash: u64,
+    message: Waiting,
+}
+
+impl Worker {
+    /// Moves packets from the rings into the waiting queues; how many.
+    pub(super) fn receive(&mut self, now_ns: u64) -> usize {
+        let mut control = std::mem::take(&mut self.control);
+        control.append(&mut self.held);
+
+        let mut batch = Batch::new();
+        let mut received = self.parts.port.receive(RING_CONTROL, &mut batch);
+        let more_control = received == BATCH;
+        for frame in batch.drain(..) {
+            control.extend(self.read(frame));
+        }
+        // Everything older than this has left the control ring.
+        let seen_until_ns = match control.last() {
+            Some(last) if more_control => last.arrival_ns.min(now_ns),
+            _ => now_ns,
+        };
+
+        let batches = if more_control { NEW_BATCHES_BESIDE_CONTROL } else { NEW_BATCHES_MAX };
+        for _ in 0..batches {
+            if self.held.len() + BATCH > HELD_MAX || control.len() + BATCH > CONTROL_MAX {
+                break;
+            }
+            if self.parts.port.receive(RING_NEW, &mut batch) == 0 {
+                break;
+            }
+            received += batch.len();
+            for frame in batch.drain(..) {
+                let Some(arrived) = self.read(frame) else { continue };
+                match self.queue_of(&arrived) {
+                    Queue::Control if arrived.arrival_ns > seen_until_ns => self.held.push(arrived),
+                    Queue::Control => control.push(arrived),
+                    queue => self.enqueue(arrived, queue, now_ns),
+                }
+            }
+            // A flood must neither drain the fill ring nor meet a gate that has changed since.
+            self.parts.port.refill();
+            self.publish_gates();
+        }
+
+        // By arrival, and stable, since equal times keep the order of their ring. Nearly sorted already.
+        insertion_sort(&mut control);
+        for arrived in control.drain(..) {
+            let queue = self.queue_of(&arrived);
+            self.enqueue(arrived, queue, now_ns);
+        }
+        self.control = control;
+
+        // At most a batch a turn: more of them is dropped in the kernel, at a full ring and no cost.
+        received += self.parts.port.receive(RING_RETRANSMISSION, &mut batch);
+        for frame in batch.drain(..) {
+            let Some(arrived) = self.read(frame) else { continue };
+            let queue = self.queue_of(&arrived);
+            self.enqueue(arrived, queue, now_ns);
+        }
+        received
+    }
+
+    /// What the packet is: the XDP program's word, finished where it was undecided.
+    pub(super) fn read(&mut self, frame: Frame) -> Option<Arrived> {
+        let meta = Meta::from_bytes(self.parts.port.umem().metadata(&frame));
+        let packet = self.parts.port.umem().packet(&frame);
+        let index = self.parts.lane_of_service.get(usize::from(meta.service)).map(|lane| usize::from(*lane));
+        let datagram = Datagram::at(packet, usize::from(meta.payload_offset), usize::from(meta.payload_len));
+        let (Some(index), Some(datagram)) = (index, datagram) else {
+            // Only a program that is not ours could have written this; give the frame back, count it.
+            self.parts.counters.bad_metadata.add(1);
+            self.parts.port.give_back(frame);
+            return None;
+        };
+        // An unknown number cannot come from our program; it is treated as what needs a closer look.
+        let class = Class::from_u8(meta.class).unwrap_or(Class::Undecided);
+        let marker = marker_of(&meta);
+        let (class, marker) = if class == Class::Undecided {
+            let method = Method::from_u8(meta.method).unwrap_or(Method::Other);
+            let findings = KernelFindings { start_line_len: meta.start_line_len, method, marker };
+            let message = sip::classify_rest(datagram.payload(packet), &findings);
+            (message.class, message.marker)
+        } else {
+            (class, marker)
+        };
+        let message = Waiting { frame, datagram, class, marker };
+        Some(Arrived { index, arrival_ns: meta.arrival_ns, txn_hash: meta.txn_hash, message })
+    }
+
+    /// Which of the waiting lines a message belongs to.
+    fn queue_of(&self, arrived: &Arrived) -> Queue {
+        match (self.parts.lanes[arrived.index].gate.discipline(), arrived.message.class) {
+            (Discipline::Fifo, _) | (Discipline::Priority, Class::Original) => Queue::New,
+            (_, Class::Copy | Class::NotSip | Class::Keepalive | Class::Stun) => Queue::Copy,
+            _ => Queue::Control,
+        }
+    }
+
+    /// Gives a message its place in the queue, or sheds it.
+    pub(super) fn enqueue(&mut self, arrived: Arrived, queue: Queue, now_ns: u64) {
+        let Arrived { index, arrival_ns, txn_hash, message } = arrived;
+        let lane = &mut self.parts.lanes[index];
+        lane.counters.received(message.class);
+
+        let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
+        if message.class == Class::Ack && sip::is_ack_of_own_reply(payload, &self.parts.seed) {
+            return self.finish_frame(index, message, Outcome::AckAbsorbed);
+        }
+        if message.class == Class::NotSip && self.parts.drop_not_sip {
+            return self.finish_frame(index, message, Outcome::NotSipDropped);
+        }
+        // The call matters to originals, which may have to step forward, and to what may make them do so.
+        let call_key = match queue {
+            Queue::Control if lane.queue.len_of(Queue::New) == 0 => 0,
+            Queue::Copy => 0,
+            Queue::New | Queue::Control => sip::call_key(&self.parts.seed, payload),
+        };
+        if queue == Queue::New {
+            if lane.server_down() {
+                return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
+            }
+            let share_hash = match (lane.gate.state(), txn_hash) {
+                (GateState::Normal, _) => 0,
+                (_, 0) => sip::share_hash(self.txn_hash(&message)),
+                (_, known) => sip::share_hash(known),
+            };
+            let lane = &mut self.parts.lanes[index];
+            let in_system = lane.in_system();
+            if let Decision::Shed(_) = lane.gate.arrive(now_ns, share_hash, in_system) {
+                return self.shed(index, message, Outcome::Rejected, now_ns);
+            }
+        }
+        let lane = &mut self.parts.lanes[index];
+        if let Err(message) = lane.queue.push(queue, call_key, arrival_ns.min(now_ns), message) {
+            let in_system = lane.in_system();
+            lane.gate.depart(now_ns, in_system);
+            if queue == Queue::New {
+                self.shed(index, message, Outcome::Rejected, now_ns);
+            } else {
+                self.finish_frame(index, message, Outcome::NoRoom);
+            }
+        }
+    }
+
+    fn txn_hash(&self, message: &Waiting) -> u64 {
+        let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
+        let start = sip::start_line::skip_line_ends(payload);
+        sip::transaction_hash(&self.parts.seed, message.datagram.source.ip(), payload, start, message.marker)
+    }
+
+    /// The lane and the message of a packet from the reject ring.
+    pub(super) fn read_rejected(&mut self, frame: Frame) -> Option<(usize, Waiting)> {
+        let Arrived { index, message, .. } = self.read(frame)?;
+        self.parts.lanes[index].counters.received(message.class);
+        Some((index, message))
+    }
+}
+
+/// Sorts by arrival; the standard library's stable sort allocates.
+fn insertion_sort(arrived: &mut [Arrived]) {
+    for end in 1..arrived.len() {
+        let mut at = end;
+        while at > 0 && arrived[at - 1].arrival_ns > arrived[at].arrival_ns {
+            arrived.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
+/// The marker that the XDP program found, its offset counted in the datagram.
+fn marker_of(meta: &Meta) -> Option<Marker> {
+    let form = MarkerForm::from_u8(meta.marker_form).filter(|form| *form != MarkerForm::None)?;
+    let offset = meta.marker_offset.checked_sub(meta.payload_offset)?;
+    Some(Marker { form, copy: meta.marker_copy, offset, len: meta.marker_len })
+}
