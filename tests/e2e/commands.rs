@@ -1,9 +1,10 @@
 //! The commands that need no running instance, as a user calls them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
-use sipweir_tests::{LinkPlan, sipweir, turn};
+use sipweir_tests::{LinkPlan, sipweir, turn, wait_until};
 
 use crate::topology::Topology;
 
@@ -138,4 +139,27 @@ fn the_demo_shows_the_collapse_and_the_cure() {
         }
     }
     assert!(std::fs::read_to_string(&html).expect("HTML file").contains("<svg"));
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing_behind() {
+    let _alone = turn::alone();
+    let topology = Topology::new(&LinkPlan::default());
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let html = folder.path().join("demo.html");
+    let binary = sipweir::binary().to_str().expect("UTF-8");
+    let arguments = [binary, "demo", "--quick", "--html", html.to_str().expect("UTF-8")];
+    let mut demo = topology.server.start("demo", &arguments, folder.path());
+    let ours = format!("-{}", demo.id());
+    let namespaces = || {
+        let all = sipweir_tests::command::run(&["ip", "netns", "list"]);
+        all.lines().filter(|line| line.starts_with("swdemo-")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_until("the demo has made its namespaces", Duration::from_secs(20), || {
+        namespaces().iter().filter(|name| name.contains(&ours)).count() == 2
+    });
+    demo.signal(rustix::process::Signal::INT);
+    wait_until("the demo has ended", Duration::from_secs(10), || demo.ended().is_some());
+    assert!(namespaces().iter().all(|name| !name.contains(&ours)), "{:?}", namespaces());
+    assert!(!html.exists());
 }

@@ -156,6 +156,37 @@ fn an_interface_that_vanishes_ends_the_run_with_a_message() {
     wait_until("sipweir has ended", Duration::from_secs(5), || !sipweir.describe().contains(": running"));
     let said = sipweir.describe();
     assert!(said.contains("exit status: 1") && said.contains("eth0"), "{said}");
+    let links = topology.server.ip(&["-br", "link"]);
+    assert!(!links.contains("swt") && !links.contains("swr"), "{links}");
+}
+
+#[test]
+fn a_hand_off_device_that_is_deleted_ends_the_run_and_calls_go_on_without_it() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let mut sipweir = guard(&topology);
+    let device = sipweir.status()["mode"]["handoff_device"].as_str().expect("a hand-off device").to_owned();
+    topology.server.ip(&["link", "del", &device]);
+    wait_until("sipweir has ended", Duration::from_secs(5), || !sipweir.describe().contains(": running"));
+    let said = sipweir.describe();
+    assert!(said.contains("exit status: 1") && said.contains("hand-off device"), "{said}");
+    assert_nothing_left(&topology);
+    let totals = topology.call(&CallLoad::at(50).ending_after(25)).finish(Duration::from_secs(20)).totals();
+    assert_eq!((totals.completed, totals.copies), (25, 0), "{totals:?}");
+}
+
+#[test]
+fn a_port_with_no_server_is_said_and_callers_are_answered() {
+    let topology = Topology::new(&LinkPlan::default());
+    let mut sipweir = guard(&topology);
+    wait_until("the missing server is known", Duration::from_secs(5), || {
+        sipweir.status().pointer("/services/main/server/state").is_some_and(|state| state == "down")
+    });
+    let totals = topology.call(&CallLoad::at(50).ending_after(25)).finish(Duration::from_secs(20)).totals();
+    assert_eq!((totals.refused, totals.failed), (25, 0), "{totals:?}");
+    let said = sipweir.describe();
+    assert!(said.contains("no socket on the guarded port"), "{said}");
+    end(sipweir, &topology);
 }
 
 #[test]
@@ -187,7 +218,7 @@ fn after_the_interface_was_down_calls_are_guarded_again() {
 fn too_few_frames_are_refused_with_the_sum() {
     let topology = Topology::new(&LinkPlan::default());
     let (code, said) = refused(&topology, &format!("{}[frames]\ncount = 1024\n", configuration()));
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("frames.count") && said.contains("1024"), "{said}");
     assert_nothing_left(&topology);
 }

@@ -80,10 +80,10 @@ impl fmt::Display for Shortfall {
         let [control, new, retransmission, reject] = budget.rx_rings;
         write!(
             f,
-            "umem.frames = {} is {} too few: RX rings {control} + {new} + {retransmission} + {reject} = \
+            "{} frames are {} too few: RX rings {control} + {new} + {retransmission} + {reject} = \
              {rings}, waiting queues {}, TX ring of the NIC {}, TX rings of the hand-off {}, the NIC's own ring \
-             (zero-copy) {}, fill ring {}, one batch {BATCH}: together {required}. Raise umem.frames to \
-             {required}, or lower rx_ring_sizes, fill_ring_size, tx_ring_size or the waiting queues",
+             (zero-copy) {}, fill ring {}, one batch {BATCH}: together {required}. Raise the number of \
+             frames to at least {required}, or make rings smaller",
             budget.frames,
             required - u64::from(budget.frames),
             budget.queues,
@@ -151,7 +151,7 @@ mod tests {
         {
             assert!(message.contains(number), "{number} is missing in: {message}");
         }
-        assert!(message.contains("Raise umem.frames to 6112"), "{message}");
+        assert!(message.contains("Raise the number of frames to at least 6112"), "{message}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Exit status: 0 fine, 1 the environment refused (interface, privileges, a running instance), 2 the call or
 //! the configuration is wrong.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -58,17 +58,17 @@ pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run { config } => {
             log_to_stderr();
-            match Config::read(&config) {
+            match usable(&config) {
                 Ok(config) => environment(run::run(&config)),
-                Err(error) => fail(USAGE, &error),
+                Err(error) => fail(USAGE, &*error),
             }
         }
-        Command::Check { file } => match Config::read(&file) {
+        Command::Check { file } => match usable(&file) {
             Ok(_) => {
                 println!("{}: no problems", file.display());
                 ExitCode::SUCCESS
             }
-            Err(error) => fail(USAGE, &error),
+            Err(error) => fail(USAGE, &*error),
         },
         Command::Status { json, socket } => match control::ask_status(&socket) {
             Ok(status) if json => environment(print_json(&status)),
@@ -84,6 +84,13 @@ pub fn main() -> ExitCode {
             environment(demo::main(&args))
         }
     }
+}
+
+/// Reads a configuration and says everything that is wrong with it.
+fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
+    let config = Config::read(file)?;
+    run::check(&config).map_err(|error| format!("{}: {error:#}", file.display()))?;
+    Ok(config)
 }
 
 fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {

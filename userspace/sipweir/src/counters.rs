@@ -126,7 +126,7 @@ pub struct LaneCounters {
     pub service_rate_milli: Count,
     /// `overload::ServerState` as a number.
     pub server_state: Count,
-    /// Datagrams that the server's own socket dropped since start.
+    /// This worker's even part of the datagrams that the server's own socket dropped since start.
     pub server_drops: Count,
     /// 1 when the embedded processor is gone, which ends the run.
     pub processor_gone: Count,
@@ -201,7 +201,7 @@ pub struct WorkerCounters {
     pub frames_free: Count,
     /// Replies handed to the NIC.
     pub replies_sent: Count,
-    /// Packets that could not be handed to the NIC or the hand-off device at once.
+    /// Replies of embedded processors that the NIC's full TX ring refused.
     pub transmit_full: Count,
     /// Descriptors from the kernel that point to no frame of ours; always 0.
     pub bad_descriptors: Count,

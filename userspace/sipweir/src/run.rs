@@ -6,47 +6,33 @@
 //! packets go to the kernel while the workers finish what they hold. If the process dies at any point, the
 //! kernel closes link and sockets: packets pass.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+mod plan;
+mod view;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use afxdp::{
-    CopyMode, EgressConfig, EgressPort, FrameBudget, MappedWords, PortConfig, QueuePort, UmemConfig,
-};
+use afxdp::{CopyMode, EgressConfig, EgressPort, MappedWords, QueuePort};
 use anyhow::Context;
-use overload::{
-    AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity, RateConfig,
-    TokenBucket,
-};
-use sip::{Class, Reason, ReplyLine, Seed, Verdict};
+use sip::Seed;
 
-use crate::config::{Config, Frames, GateKind, HandoffKind, Idle, NotSip, Service, XdpMode};
+use crate::config::{Config, HandoffKind, Idle, NotSip, XdpMode};
 use crate::control::Control;
+use crate::cores;
 use crate::counters::{LaneCounters, WorkerCounters};
 use crate::handoff::Handoff;
 use crate::handoff::embedded::Exchange;
-use crate::handoff::kernel::{Egress, Server, Watches};
-use crate::lane::{Lane, ReplyPolicy};
+use crate::handoff::kernel::{Egress, Server};
 use crate::netdev;
 use crate::processor::{Answerer, Processor};
 use crate::status;
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
-use crate::{clock, cores, sock_diag};
+pub use plan::check;
+use plan::{BUSY_RETRY_NS, Plan};
+use view::View;
 
-/// Retries of a bind that finds the queue busy: a socket that was just closed lets go asynchronously.
-const BUSY_RETRY_NS: u64 = 3_000_000_000;
-/// Messages of control and copies that can wait per lane, besides the originals. Control holds what the
-/// server lacks credit for at that moment; copies are served last and may be lost.
-const CONTROL_PLACES: u32 = 1024;
-const COPY_PLACES: u32 = 128;
-/// Frames in the worker's hands within a turn, beside the one batch that the budget counts anyway: control messages
-/// between ring and queue.
-const IN_HAND: u32 = crate::worker::IN_HAND_MAX as u32;
-/// How often the server's sockets are searched for anew: new members of a SO_REUSEPORT group count after it.
-const RESCAN_INTERVAL_NS: u64 = 1_000_000_000;
 /// How often the main thread looks after workers and interface.
 const SUPERVISION: Duration = Duration::from_millis(250);
 
@@ -401,215 +387,4 @@ impl Metadata {
             *self = Self::Refused;
         }
     }
-}
-
-/// What the control thread reads.
-struct View {
-    started: Instant,
-    interface: String,
-    mode: status::Mode,
-    services: Vec<(String, Service, Vec<Arc<LaneCounters>>)>,
-    workers: Vec<(u32, usize, Arc<WorkerCounters>)>,
-    counters: xdp_prog::CounterReader,
-}
-
-impl View {
-    fn read(&self) -> status::Status {
-        status::Status {
-            version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            interface: self.interface.clone(),
-            mode: self.mode.clone(),
-            services: self
-                .services
-                .iter()
-                .map(|(name, service, lanes)| {
-                    let listen = service.listen.to_strings();
-                    (
-                        name.clone(),
-                        status::Service::read(
-                            listen,
-                            service.handoff.name(),
-                            service.gate.kind.name(),
-                            lanes,
-                        ),
-                    )
-                })
-                .collect(),
-            workers: self
-                .workers
-                .iter()
-                .map(|(queue, core, counters)| status::Worker::read(*queue, *core, counters))
-                .collect(),
-            kernel: self.counters.read().map(|counters| kernel_rows(&counters)).unwrap_or_default(),
-        }
-    }
-}
-
-fn kernel_rows(counters: &xdp_prog::Counters) -> Vec<status::KernelRow> {
-    counters
-        .iter()
-        .filter(|(.., packets)| *packets > 0)
-        .map(|(class, verdict, reason, packets)| status::KernelRow {
-            class: Class::from_u8(class).map_or("unknown", Class::name).into(),
-            verdict: Verdict::from_u8(verdict).map_or("unknown", Verdict::name).into(),
-            reason: Reason::from_u8(reason).map_or("unknown", Reason::name).into(),
-            packets,
-        })
-        .collect()
-}
-
-/// What follows from the configuration and the number of queues alone.
-struct Plan {
-    port: PortConfig,
-    queues: u32,
-    /// Originals that can wait per lane: what the frame budget leaves.
-    new_places: u32,
-    kernel_handoff: bool,
-    lane_of_service: Vec<u8>,
-}
-
-impl Plan {
-    fn new(config: &Config, queues: u32) -> anyhow::Result<Self> {
-        let frames = &config.frames;
-        let port = port_config(frames, config.xdp.zero_copy);
-        let kernel_handoff = config.service.values().any(|service| service.handoff == HandoffKind::Kernel);
-        let lanes = config.service.len() as u32;
-        let tx_egress = if kernel_handoff { frames.ring_tx } else { 0 };
-        // What is left for originals after rings and the other places, shared by the lanes.
-        let fixed = FrameBudget::of(
-            &port,
-            lanes * (CONTROL_PLACES + COPY_PLACES) + IN_HAND,
-            tx_egress,
-            nic_ring(config),
-        );
-        let spare = fixed.check().context("frames.count is too small")?;
-        let new_places = spare / lanes.max(1);
-        anyhow::ensure!(
-            new_places >= 16,
-            "frames.count = {} leaves {new_places} places for originals per service; raise it by at least {}",
-            frames.count,
-            16 * lanes
-        );
-        let lane_of_service = config
-            .service
-            .values()
-            .enumerate()
-            .flat_map(|(lane, service)| std::iter::repeat_n(lane as u8, service.listen.0.len()))
-            .collect();
-        Ok(Self { port, queues, new_places, kernel_handoff, lane_of_service })
-    }
-
-    fn settings(&self, config: &Config, seed: [u64; 4]) -> xdp_prog::Settings {
-        let services = config.service.values().flat_map(|service| {
-            service.listen.0.iter().map(|(ip, port)| xdp_prog::ServiceAddress {
-                ip: *ip,
-                port: *port,
-                reply_owed: service.reply.code != 0 && service.gate.kind == GateKind::Hysteretic,
-            })
-        });
-        xdp_prog::Settings {
-            seed,
-            services: services.collect(),
-            max_frame_len: self.port.umem.packet_len_max(),
-            not_sip_drop: config.xdp.not_sip == NotSip::Drop,
-            single_ring: config.service.values().all(|service| service.gate.kind == GateKind::Fifo),
-        }
-    }
-
-    fn gate(&self, service: &Service) -> GateConfig {
-        let gate = &service.gate;
-        match gate.kind {
-            GateKind::Hysteretic => GateConfig::Hysteretic(HystereticConfig {
-                admit_below: self.per_worker(gate.low.0),
-                shed_at: self.per_worker(gate.high.0),
-                discard_at: self.per_worker(gate.buffer.0),
-                share: gate.admit,
-            }),
-            GateKind::TailDrop => GateConfig::TailDrop { buffer: self.per_worker(gate.buffer.0) },
-            GateKind::Fifo => GateConfig::Fifo { buffer: self.per_worker(gate.buffer.0) },
-        }
-    }
-
-    /// A count of messages is divided among the workers; a time is not, since each measures its own rate.
-    fn per_worker(&self, threshold: overload::Threshold) -> overload::Threshold {
-        match threshold {
-            overload::Threshold::Messages(n) => overload::Threshold::Messages(n.div_ceil(self.queues).max(1)),
-            time @ overload::Threshold::Time(_) => time,
-        }
-    }
-
-    /// A watch for each port of the service. With several addresses on one port any socket there counts, since
-    /// one wildcard socket may serve them all.
-    fn watches(service: &Service, device: u32) -> anyhow::Result<Watches> {
-        let mut ports: BTreeMap<u16, Vec<Option<IpAddr>>> = BTreeMap::new();
-        for (address, port) in &service.listen.0 {
-            ports.entry(*port).or_default().push(*address);
-        }
-        let watch = |(port, addresses): (u16, Vec<Option<IpAddr>>)| {
-            let address = if addresses.len() == 1 { addresses[0] } else { None };
-            sock_diag::Watch::open(sock_diag::Service { address, port, device }, RESCAN_INTERVAL_NS)
-        };
-        let watches =
-            ports.into_iter().map(watch).collect::<Result<_, _>>().context("cannot watch the server")?;
-        Ok(Watches::new(watches))
-    }
-
-    fn lane(&self, name: &str, service: &Service, handoff: Handoff) -> anyhow::Result<Lane> {
-        let now_ns = clock::now();
-        let queues = f64::from(self.queues);
-        let rate = RateConfig { initial_per_s: service.initial_rate / queues, ..RateConfig::default() };
-        let credit = CreditConfig {
-            target_messages: match service.handoff {
-                HandoffKind::Kernel => service.server.queue_target,
-                HandoffKind::Embedded => service.embedded.queue,
-            },
-            down_after_ns: service.server.down_after.nanos(),
-            // An embedded processor is its worker's own.
-            workers: if service.handoff == HandoffKind::Kernel { self.queues } else { 1 },
-            rate,
-        };
-        let gate = AnyGate::new(&self.gate(service), self.new_places, service.initial_rate / queues)
-            .with_context(|| format!("service.{name}.gate"))?;
-        let discipline = overload::Gate::discipline(&gate);
-        let capacity = QueueCapacity { control: CONTROL_PLACES, new: self.new_places, copy: COPY_PLACES };
-        let line =
-            ReplyLine::of_code(service.reply.code).filter(|_| service.gate.kind == GateKind::Hysteretic);
-        Ok(Lane {
-            name: name.into(),
-            queue: CallQueue::new(discipline, capacity),
-            gate,
-            credit: Credit::new(credit, now_ns).with_context(|| format!("service.{name}.server"))?,
-            handoff,
-            mix: overload::Mix::default(),
-            reply: ReplyPolicy { line },
-            reply_budget: TokenBucket::new(service.reply.rate, service.reply.rate.max(20) / 20, now_ns),
-            max_wait_ns: if service.gate.kind == GateKind::Hysteretic {
-                service.max_wait.nanos()
-            } else {
-                u64::MAX
-            },
-            copy_wait_ns: service.max_wait.nanos(),
-            counters: Arc::new(LaneCounters::default()),
-            looked_ns: 0,
-        })
-    }
-}
-
-fn port_config(frames: &Frames, zero_copy: bool) -> PortConfig {
-    PortConfig {
-        umem: UmemConfig { frames: frames.count, frame_size: frames.size, headroom: 0, huge_pages: false },
-        rx_ring_sizes: [frames.ring_control, frames.ring_new, frames.ring_retransmission, frames.ring_reject],
-        fill_ring_size: frames.ring_fill,
-        tx_ring_size: frames.ring_tx,
-        copy_mode: if zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy },
-        need_wakeup: true,
-        busy_poll: None,
-        busy_retry_ns: BUSY_RETRY_NS,
-    }
-}
-
-/// In zero-copy mode the NIC's own ring holds frames too; the usual upper bound of drivers.
-fn nic_ring(config: &Config) -> u32 {
-    if config.xdp.zero_copy { 1024 } else { 0 }
 }

@@ -197,7 +197,7 @@ impl Service {
             service_rate_per_s: sum(|lane| lane.service_rate_milli.get()) as f64 / 1e3,
             server: Server {
                 state: server_state_name(most(|lane| lane.server_state.get())).to_owned(),
-                drops: most(|lane| lane.server_drops.get()),
+                drops: sum(|lane| lane.server_drops.get()),
             },
             wait_ms_max: most(|lane| lane.wait_ns_max.get()) as f64 / 1e6,
             received,

@@ -340,7 +340,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets go of what could not be served in time and closes the hand-off.
+    /// Answers the originals that could not be served in time, lets go of the rest and closes the hand-off.
     fn finish(mut self) -> u32 {
         let now_ns = clock::now();
         for arrived in std::mem::take(&mut self.held) {
@@ -348,7 +348,15 @@ impl Worker {
         }
         for index in 0..self.parts.lanes.len() {
             while let Some(rest) = self.parts.lanes[index].queue.pop(now_ns) {
-                self.finish_frame(index, rest.item, Outcome::NoRoom);
+                if rest.lane == Queue::New {
+                    self.shed(index, rest.item, Outcome::Rejected, now_ns);
+                    if self.parts.port.tx_room() == 0 {
+                        self.flush();
+                        self.reap();
+                    }
+                } else {
+                    self.finish_frame(index, rest.item, Outcome::NoRoom);
+                }
             }
         }
         self.flush();

@@ -92,3 +92,68 @@ fn a_turn_allocates_nothing_whatever_comes() {
     assert!(served > 1000, "{served}");
     bench.assert_conserved();
 }
+
+#[test]
+fn a_look_at_a_real_socket_allocates_nothing() {
+    use sipweir::sock_diag::{Service, Watch};
+
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let address = server.local_addr().expect("address");
+    let service = Service { address: Some(address.ip()), port: address.port(), device: 0 };
+    let mut watch = Watch::open(service, 10 * MS).expect("sock_diag");
+    let mut seen = 0;
+    // The first look searches; later ones ask, and search anew now and then.
+    watch.receive_queue(0).expect("look");
+    for look in 1..200 {
+        let allocated =
+            allocations(|| seen += watch.receive_queue(look * MS).map_or(0, |found| found.sockets));
+        assert_eq!(allocated, 0, "look {look}");
+    }
+    assert_eq!(seen, 199);
+}
+
+#[test]
+fn an_embedded_hand_off_allocates_nothing_at_the_worker() {
+    use sip::{ReplyLine, Seed};
+    use sipweir::handoff::{Handoff, embedded::Exchange};
+    use sipweir::processor::{Processor, Replies, Request};
+
+    struct Answers;
+    impl Processor for Answers {
+        fn process(&mut self, request: &Request<'_>, replies: &mut Replies<'_>) {
+            let mut out = [0; 2048];
+            let line = ReplyLine { code: 200, phrase: "OK" };
+            let written =
+                sip::write_response(request.message(), request.source(), &Seed([0; 4]), line, b"", &mut out);
+            if let Ok(reply) = written {
+                replies.send(request, reply.destination, &out[..reply.len]);
+            }
+        }
+    }
+    let wake = std::sync::Arc::new(sipweir::wake::Wake::new().expect("eventfd"));
+    let exchange = Exchange::start("test", Box::new(Answers), 16, 2048, wake).expect("thread");
+    let mut bench =
+        Bench::with_handoff(&Setup { queue_target: 16, ..Setup::default() }, Handoff::Embedded(exchange));
+    let start = std::time::Instant::now();
+    let (mut answered, mut call) = (0, 0);
+    while answered < 1000 {
+        assert!(start.elapsed().as_secs() < 20, "{answered} answered");
+        bench
+            .deliver(&request("OPTIONS", "sip:b@example.com;rtx=0", &format!("c{call}")))
+            .expect("delivered");
+        call += 1;
+        for _ in 0..4 {
+            bench.now_ns += MS / 100;
+            let (now_ns, worker) = (bench.now_ns, &mut bench.worker);
+            let allocated = allocations(|| {
+                std::hint::black_box(worker.turn(now_ns));
+            });
+            assert_eq!(allocated, 0, "after {answered} answers");
+            answered += bench.replies().len();
+            std::thread::yield_now();
+        }
+        if bench.lane.waiting.get() > 200 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}

@@ -68,6 +68,43 @@ fn packets_of_a_capture_come_in_order_with_their_tags() {
     }
 }
 
+/// A little-endian pcapng file: a section, an interface of one link type, enhanced packets.
+fn pcapng(link_type: u16, frames: &[&[u8]]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let len = 12 + body.len() as u32;
+        [&kind.to_le_bytes()[..], &len.to_le_bytes(), body, &len.to_le_bytes()].concat()
+    };
+    let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let interface = [&link_type.to_le_bytes()[..], &[0, 0], &65_535_u32.to_le_bytes()].concat();
+    let mut bytes = [block(0x0a0d_0d0a, &section), block(1, &interface)].concat();
+    for frame in frames {
+        let mut body = Vec::new();
+        for word in [0, 0, 1, frame.len() as u32, frame.len() as u32] {
+            body.extend(word.to_le_bytes());
+        }
+        body.extend(*frame);
+        body.resize(body.len().next_multiple_of(4), 0);
+        bytes.extend(block(6, &body));
+    }
+    bytes
+}
+
+#[test]
+fn pcapng_captures_with_two_tags_are_read() {
+    let raw = file("inner-ng.dat", INVITE);
+    let plain = collect(&raw).expect("read").remove(0);
+    let mut tagged = plain.clone();
+    tagged.splice(12..12, [0x88, 0xa8, 0x00, 0x05, 0x81, 0x00, 0x00, 0x07]);
+    let path = file("two.pcapng", &pcapng(1, &[&plain, &tagged]));
+    assert_eq!(collect(&path).expect("read"), [plain, tagged.clone()]);
+    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS)).answer.class, "copy");
+    let cooked = file("cooked.pcapng", &pcapng(113, &[&[0; 60]]));
+    assert!(matches!(collect(&cooked).expect_err("link type"), SourceError::LinkType(113)));
+    for path in [raw, path, cooked] {
+        std::fs::remove_file(path).expect("remove");
+    }
+}
+
 #[test]
 fn files_that_cannot_be_read_say_why() {
     let missing = collect("/nowhere/at/all.sip".as_ref()).expect_err("missing");

@@ -1,0 +1,207 @@
+//! What follows from the configuration and the number of queues alone: sizes, settings of the XDP program, and the parts of
+//! a lane. Nothing here touches an interface.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use afxdp::{CopyMode, FrameBudget, PortConfig, UmemConfig};
+use anyhow::Context;
+use overload::{
+    AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity, RateConfig,
+    TokenBucket,
+};
+use sip::ReplyLine;
+
+use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service};
+use crate::counters::LaneCounters;
+use crate::handoff::Handoff;
+use crate::handoff::kernel::Watches;
+use crate::lane::{Lane, ReplyPolicy};
+use crate::{clock, sock_diag};
+
+/// Retries of a bind that finds the queue busy: a socket that was just closed lets go asynchronously.
+pub(super) const BUSY_RETRY_NS: u64 = 3_000_000_000;
+/// Messages of control and copies that can wait per lane, besides the originals. Control holds what the
+/// server lacks credit for at that moment; copies are served last and may be lost.
+const CONTROL_PLACES: u32 = 1024;
+const COPY_PLACES: u32 = 128;
+/// Frames in the worker's hands within a turn, beside the one batch that the budget counts anyway: control
+/// messages between ring and queue.
+const IN_HAND: u32 = crate::worker::IN_HAND_MAX as u32;
+/// Places for originals without which no gate has three levels to tell apart.
+const NEW_PLACES_MIN: u32 = 16;
+/// How often the server's sockets are searched for anew: new members of a SO_REUSEPORT group count after it.
+const RESCAN_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Says what makes a configuration unusable with any number of queues, beyond what its values say one by one.
+///
+/// # Errors
+///
+/// When there are too few frames, or thresholds that no waiting queue can have.
+pub fn check(config: &Config) -> anyhow::Result<()> {
+    let plan = Plan::new(config, 1)?;
+    for (name, service) in &config.service {
+        plan.any_gate(name, service)?;
+    }
+    Ok(())
+}
+
+/// What follows from the configuration and the number of queues alone.
+pub(super) struct Plan {
+    pub(super) port: PortConfig,
+    pub(super) queues: u32,
+    /// Originals that can wait per lane: what the frame budget leaves.
+    new_places: u32,
+    pub(super) kernel_handoff: bool,
+    pub(super) lane_of_service: Vec<u8>,
+}
+
+impl Plan {
+    pub(super) fn new(config: &Config, queues: u32) -> anyhow::Result<Self> {
+        let frames = &config.frames;
+        let port = port_config(frames, config.xdp.zero_copy);
+        let kernel_handoff = config.service.values().any(|service| service.handoff == HandoffKind::Kernel);
+        let lanes = config.service.len() as u32;
+        let tx_egress = if kernel_handoff { frames.ring_tx } else { 0 };
+        // What is left for originals after rings and the other places, shared by the lanes.
+        let fixed = FrameBudget::of(
+            &port,
+            lanes * (CONTROL_PLACES + COPY_PLACES) + IN_HAND,
+            tx_egress,
+            nic_ring(config),
+        );
+        let spare = fixed.check().context("frames.count")?;
+        let new_places = spare / lanes.max(1);
+        anyhow::ensure!(
+            new_places >= NEW_PLACES_MIN,
+            "frames.count = {} leaves {new_places} places for originals per service; raise it by at least {}",
+            frames.count,
+            (NEW_PLACES_MIN - new_places.min(NEW_PLACES_MIN)) * lanes
+        );
+        let lane_of_service = config
+            .service
+            .values()
+            .enumerate()
+            .flat_map(|(lane, service)| std::iter::repeat_n(lane as u8, service.listen.0.len()))
+            .collect();
+        Ok(Self { port, queues, new_places, kernel_handoff, lane_of_service })
+    }
+
+    pub(super) fn settings(&self, config: &Config, seed: [u64; 4]) -> xdp_prog::Settings {
+        let services = config.service.values().flat_map(|service| {
+            service.listen.0.iter().map(|(ip, port)| xdp_prog::ServiceAddress {
+                ip: *ip,
+                port: *port,
+                reply_owed: service.reply.code != 0 && service.gate.kind == GateKind::Hysteretic,
+            })
+        });
+        xdp_prog::Settings {
+            seed,
+            services: services.collect(),
+            max_frame_len: self.port.umem.packet_len_max(),
+            not_sip_drop: config.xdp.not_sip == NotSip::Drop,
+            single_ring: config.service.values().all(|service| service.gate.kind == GateKind::Fifo),
+        }
+    }
+
+    fn gate(&self, service: &Service) -> GateConfig {
+        let gate = &service.gate;
+        match gate.kind {
+            GateKind::Hysteretic => GateConfig::Hysteretic(HystereticConfig {
+                admit_below: self.per_worker(gate.low.0),
+                shed_at: self.per_worker(gate.high.0),
+                discard_at: self.per_worker(gate.buffer.0),
+                share: gate.admit,
+            }),
+            GateKind::TailDrop => GateConfig::TailDrop { buffer: self.per_worker(gate.buffer.0) },
+            GateKind::Fifo => GateConfig::Fifo { buffer: self.per_worker(gate.buffer.0) },
+        }
+    }
+
+    fn any_gate(&self, name: &str, service: &Service) -> anyhow::Result<AnyGate> {
+        AnyGate::new(&self.gate(service), self.new_places, service.initial_rate / f64::from(self.queues))
+            .with_context(|| format!("service.{name}.gate"))
+    }
+
+    /// A count of messages is divided among the workers; a time is not, since each measures its own rate.
+    fn per_worker(&self, threshold: overload::Threshold) -> overload::Threshold {
+        match threshold {
+            overload::Threshold::Messages(n) => overload::Threshold::Messages(n.div_ceil(self.queues).max(1)),
+            time @ overload::Threshold::Time(_) => time,
+        }
+    }
+
+    /// A watch for each port of the service. With several addresses on one port any socket there counts, since
+    /// one wildcard socket may serve them all.
+    pub(super) fn watches(service: &Service, device: u32) -> anyhow::Result<Watches> {
+        let mut ports: BTreeMap<u16, Vec<Option<IpAddr>>> = BTreeMap::new();
+        for (address, port) in &service.listen.0 {
+            ports.entry(*port).or_default().push(*address);
+        }
+        let watch = |(port, addresses): (u16, Vec<Option<IpAddr>>)| {
+            let address = if addresses.len() == 1 { addresses[0] } else { None };
+            sock_diag::Watch::open(sock_diag::Service { address, port, device }, RESCAN_INTERVAL_NS)
+        };
+        let watches =
+            ports.into_iter().map(watch).collect::<Result<_, _>>().context("cannot watch the server")?;
+        Ok(Watches::new(watches))
+    }
+
+    pub(super) fn lane(&self, name: &str, service: &Service, handoff: Handoff) -> anyhow::Result<Lane> {
+        let now_ns = clock::now();
+        let queues = f64::from(self.queues);
+        let rate = RateConfig { initial_per_s: service.initial_rate / queues, ..RateConfig::default() };
+        let credit = CreditConfig {
+            target_messages: match service.handoff {
+                HandoffKind::Kernel => service.server.queue_target,
+                HandoffKind::Embedded => service.embedded.queue,
+            },
+            down_after_ns: service.server.down_after.nanos(),
+            // An embedded processor is its worker's own.
+            workers: if service.handoff == HandoffKind::Kernel { self.queues } else { 1 },
+            rate,
+        };
+        let gate = self.any_gate(name, service)?;
+        let discipline = overload::Gate::discipline(&gate);
+        let capacity = QueueCapacity { control: CONTROL_PLACES, new: self.new_places, copy: COPY_PLACES };
+        let line =
+            ReplyLine::of_code(service.reply.code).filter(|_| service.gate.kind == GateKind::Hysteretic);
+        Ok(Lane {
+            name: name.into(),
+            queue: CallQueue::new(discipline, capacity),
+            gate,
+            credit: Credit::new(credit, now_ns).with_context(|| format!("service.{name}.server"))?,
+            handoff,
+            mix: overload::Mix::default(),
+            reply: ReplyPolicy { line },
+            reply_budget: TokenBucket::new(service.reply.rate, service.reply.rate.max(20) / 20, now_ns),
+            max_wait_ns: if service.gate.kind == GateKind::Hysteretic {
+                service.max_wait.nanos()
+            } else {
+                u64::MAX
+            },
+            copy_wait_ns: service.max_wait.nanos(),
+            counters: Arc::new(LaneCounters::default()),
+            looked_ns: 0,
+        })
+    }
+}
+
+fn port_config(frames: &Frames, zero_copy: bool) -> PortConfig {
+    PortConfig {
+        umem: UmemConfig { frames: frames.count, frame_size: frames.size, headroom: 0, huge_pages: false },
+        rx_ring_sizes: [frames.ring_control, frames.ring_new, frames.ring_retransmission, frames.ring_reject],
+        fill_ring_size: frames.ring_fill,
+        tx_ring_size: frames.ring_tx,
+        copy_mode: if zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy },
+        need_wakeup: true,
+        busy_poll: None,
+        busy_retry_ns: BUSY_RETRY_NS,
+    }
+}
+
+/// In zero-copy mode the NIC's own ring holds frames too; the usual upper bound of drivers.
+fn nic_ring(config: &Config) -> u32 {
+    if config.xdp.zero_copy { 1024 } else { 0 }
+}

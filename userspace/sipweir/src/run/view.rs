@@ -1,0 +1,66 @@
+//! What the control thread reads while an instance runs, put together for `status`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sip::{Class, Reason, Verdict};
+
+use crate::config::Service;
+use crate::counters::{LaneCounters, WorkerCounters};
+use crate::status;
+
+/// What the control thread reads.
+pub(super) struct View {
+    pub(super) started: Instant,
+    pub(super) interface: String,
+    pub(super) mode: status::Mode,
+    pub(super) services: Vec<(String, Service, Vec<Arc<LaneCounters>>)>,
+    pub(super) workers: Vec<(u32, usize, Arc<WorkerCounters>)>,
+    pub(super) counters: xdp_prog::CounterReader,
+}
+
+impl View {
+    pub(super) fn read(&self) -> status::Status {
+        status::Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            interface: self.interface.clone(),
+            mode: self.mode.clone(),
+            services: self
+                .services
+                .iter()
+                .map(|(name, service, lanes)| {
+                    let listen = service.listen.to_strings();
+                    (
+                        name.clone(),
+                        status::Service::read(
+                            listen,
+                            service.handoff.name(),
+                            service.gate.kind.name(),
+                            lanes,
+                        ),
+                    )
+                })
+                .collect(),
+            workers: self
+                .workers
+                .iter()
+                .map(|(queue, core, counters)| status::Worker::read(*queue, *core, counters))
+                .collect(),
+            kernel: self.counters.read().map(|counters| kernel_rows(&counters)).unwrap_or_default(),
+        }
+    }
+}
+
+fn kernel_rows(counters: &xdp_prog::Counters) -> Vec<status::KernelRow> {
+    counters
+        .iter()
+        .filter(|(.., packets)| *packets > 0)
+        .map(|(class, verdict, reason, packets)| status::KernelRow {
+            class: Class::from_u8(class).map_or("unknown", Class::name).into(),
+            verdict: Verdict::from_u8(verdict).map_or("unknown", Verdict::name).into(),
+            reason: Reason::from_u8(reason).map_or("unknown", Reason::name).into(),
+            packets,
+        })
+        .collect()
+}
