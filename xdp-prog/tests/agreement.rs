@@ -372,7 +372,8 @@ fn the_corpora() {
     let mut messages = vec![INVITE.to_vec()];
     let mut folders = vec![folder];
     while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let entries =
+            std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for path in entries.map(|entry| entry.expect("a readable folder").path()) {
             if path.is_dir() {
                 folders.push(path);
@@ -381,6 +382,7 @@ fn the_corpora() {
             }
         }
     }
+    assert!(messages.len() > 50, "{} messages in the corpora", messages.len());
     for word in words() {
         let mut classifier = classifier();
         set_gates(&mut classifier, word);

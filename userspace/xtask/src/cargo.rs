@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -31,17 +31,31 @@ impl Cargo {
     /// # Errors
     /// If cargo cannot be started or fails; cargo itself has said why.
     pub(crate) fn run(self) -> Result<()> {
+        self.run_with(Stdio::inherit()).map(drop)
+    }
+
+    /// Runs it like [`Self::run`], but returns what it writes to its standard output.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub(crate) fn output(self) -> Result<String> {
+        let output = self.run_with(Stdio::piped())?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn run_with(self, stdout: Stdio) -> Result<Output> {
         let shown = self.arguments.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
         eprintln!("xtask: cargo {shown}");
         // The same cargo (and toolchain) that runs this program.
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.args(&self.arguments).current_dir(workspace_root()).env("PATH", probe::search_path()?);
-        let status = command.status().with_context(|| format!("cannot start `cargo {shown}`"))?;
-        if !status.success() {
-            bail!("`cargo {shown}` failed ({status})");
+        command.stdin(Stdio::inherit()).stdout(stdout).stderr(Stdio::inherit());
+        let output = command.output().with_context(|| format!("cannot start `cargo {shown}`"))?;
+        if !output.status.success() {
+            bail!("`cargo {shown}` failed ({})", output.status);
         }
-        Ok(())
+        Ok(output)
     }
 }
 

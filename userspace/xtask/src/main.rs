@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod cargo;
+mod command;
 mod format;
+mod kernel;
 mod packages;
 mod probe;
 mod quiet_services;
@@ -54,7 +56,9 @@ enum Command {
     Lint,
     /// Load the XDP program and print its size, the verifier's work and nanoseconds a packet.
     Verify,
-    /// What CI runs: setup, fmt --check, lint, test.
+    /// The XDP program's verdict tests on Debian 12's kernel (Linux 6.1), in an emulated machine; x86-64 only.
+    Kernel,
+    /// What CI runs: setup, fmt --check, lint, test, kernel.
     Ci,
 }
 
@@ -76,17 +80,20 @@ fn run(command: Command) -> Result<()> {
         Command::Fmt { check } => fmt(check),
         Command::Lint => lint(),
         Command::Verify => verify(),
+        Command::Kernel => kernel::run(),
         Command::Ci => {
             setup()?;
             fmt(true)?;
             lint()?;
-            test(&["--no-fail-fast".to_owned()])
+            test(&["--no-fail-fast".to_owned()])?;
+            if kernel::POSSIBLE { kernel::run() } else { Ok(()) }
         }
     }
 }
 
 fn setup() -> Result<()> {
-    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd, Purpose::Format])
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd, Purpose::Format])?;
+    if kernel::POSSIBLE { packages::ensure(&[Purpose::Kernel]) } else { Ok(()) }
 }
 
 fn demo(arguments: &[String]) -> Result<()> {

@@ -5,8 +5,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
+use crate::command;
 use crate::probe::{self, Sign};
 use crate::quiet_services::QuietServices;
 
@@ -21,6 +22,8 @@ pub(crate) enum Purpose {
     EndToEnd,
     /// Formatting C.
     Format,
+    /// Booting another kernel.
+    Kernel,
 }
 
 /// A Debian package and how one sees that it is there.
@@ -33,7 +36,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 11] = [
+const PACKAGES: [Package; 13] = [
     Package {
         name: "clang",
         why: "compiles the XDP program",
@@ -94,6 +97,18 @@ const PACKAGES: [Package; 11] = [
         why: "formats C",
         purpose: Purpose::Format,
         sign: Sign::Executable("clang-format"),
+    },
+    Package {
+        name: "qemu-system-x86",
+        why: "boots Debian 12's kernel",
+        purpose: Purpose::Kernel,
+        sign: Sign::Executable("qemu-system-x86_64"),
+    },
+    Package {
+        name: "busybox-static",
+        why: "the user space of that kernel's machine",
+        purpose: Purpose::Kernel,
+        sign: Sign::Executable("busybox"),
     },
 ];
 
@@ -172,22 +187,9 @@ fn apt_get_install(packages: &[&Package]) -> Result<()> {
 }
 
 /// Runs apt-get with its chatter kept back unless it fails.
-fn apt_get(arguments: &[&str]) -> Result<()> {
-    let shown = arguments.join(" ");
-    let output = Command::new("apt-get")
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .output()
-        .with_context(|| format!("cannot start apt-get {shown}"))?;
-    if !output.status.success() {
-        bail!(
-            "`apt-get {shown}` failed ({}):\n{}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(())
+pub(crate) fn apt_get(arguments: &[&str]) -> Result<()> {
+    let mut apt_get = Command::new("apt-get");
+    command::output(apt_get.args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).map(drop)
 }
 
 #[cfg(test)]

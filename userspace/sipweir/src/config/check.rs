@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use overload::Threshold;
+use xdp_prog::abi::SERVICES_MAX;
 
 use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service};
 
@@ -10,8 +11,6 @@ use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service};
 const T1_NS: u64 = 500_000_000;
 /// Longest interface name (IFNAMSIZ less its NUL).
 const INTERFACE_NAME_MAX: usize = 15;
-/// `SERVICES_MAX` of abi.h.
-const SERVICES_MAX: usize = 64;
 
 /// Adds a problem for every relation that does not hold. `whole` says that nothing was left out of `config`.
 pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Problem>) {
