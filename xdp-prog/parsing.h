@@ -104,8 +104,9 @@ static __always_inline enum reason parse_vlan(struct cursor *cursor, __u16 *ethe
 }
 
 /*
- * Bytes between cursor and packet end. Lengths that the packet announces are compared with this number and never added to
- * a packet pointer: the verifier of Linux 6.1 knows no bounds of a number whose bytes were swapped.
+ * Bytes between cursor and packet end. Lengths that the packet announces are compared with this number and
+ * never added to a packet pointer: the verifier of Linux 6.1 knows no bounds of a number whose bytes were
+ * swapped.
  */
 static __always_inline __u64 remaining(const struct cursor *cursor)
 {
