@@ -234,8 +234,11 @@ pub fn is_ack_of_own_reply(datagram: &[u8], seed: &Seed) -> bool {
 }
 
 fn can_be_replied_to(source: SocketAddr) -> bool {
-    let broadcast = matches!(source.ip(), IpAddr::V4(v4) if v4.is_broadcast());
-    source.port() != 0 && !broadcast && !source.ip().is_unspecified() && !source.ip().is_multicast()
+    // 240.0.0.0/4 is reserved (RFC 1112 section 4), its last address the broadcast. A loopback address never comes by
+    // a wire.
+    let reserved = matches!(source.ip(), IpAddr::V4(v4) if v4.octets()[0] >= 240);
+    let ip = source.ip();
+    source.port() != 0 && !reserved && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast()
 }
 
 /// RFC 3261 section 18.2.2 with RFC 3581 section 4. A `maddr` that leads elsewhere would let anyone aim our

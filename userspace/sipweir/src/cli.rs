@@ -3,6 +3,7 @@
 //! Exit status: 0 fine, 1 the environment refused (interface, privileges, a running instance), 2 the call or
 //! the configuration is wrong.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,10 +73,7 @@ pub fn main() -> ExitCode {
         },
         Command::Status { json, socket } => match control::ask_status(&socket) {
             Ok(status) if json => environment(print_json(&status)),
-            Ok(status) => {
-                print!("{}", status.text());
-                ExitCode::SUCCESS
-            }
+            Ok(status) => environment(print_text(&status.text())),
             Err(error) => fail(ENVIRONMENT, &error),
         },
         Command::Classify(args) => classify::main(&args),
@@ -94,8 +92,17 @@ fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
 }
 
 fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    print_text(&text)
+}
+
+/// Prints, and takes a reader that has seen enough (`| head`) for no error.
+fn print_text(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn environment(result: anyhow::Result<()>) -> ExitCode {

@@ -17,8 +17,8 @@ pub enum CoreError {
     },
     /// Not one core for each queue.
     #[error(
-        "{interface} has {queues} RX queues and workers.cores names {cores}: name one core for each queue, or \
-         reduce the queues: ethtool -L {interface} combined {cores}"
+        "{interface} has {queues} RX queues and workers.cores names {cores} cores: name one core for each queue, or \
+         change the queues: ethtool -L {interface} combined {cores}"
     )]
     Count {
         /// The interface.

@@ -9,6 +9,8 @@ use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service};
 
 /// T1 of RFC 3261 section 17.1.1.1: the first copy leaves the client after it.
 const T1_NS: u64 = 500_000_000;
+/// Longest path of a Unix socket (`sun_path` less its NUL).
+const SOCKET_PATH_MAX: usize = 107;
 /// Longest interface name (IFNAMSIZ less its NUL).
 const INTERFACE_NAME_MAX: usize = 15;
 
@@ -17,6 +19,13 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
     let mut report = |key: String, message: String| {
         problems.insert(Problem { key, message });
     };
+    let socket_len = config.control.socket.as_os_str().len();
+    if socket_len == 0 || socket_len > SOCKET_PATH_MAX {
+        report(
+            "control.socket".into(),
+            format!("the path of a Unix socket has 1 to {SOCKET_PATH_MAX} bytes"),
+        );
+    }
     if config.interface.is_empty() || config.interface.len() > INTERFACE_NAME_MAX {
         report("interface".into(), format!("an interface name has 1 to {INTERFACE_NAME_MAX} bytes"));
     }

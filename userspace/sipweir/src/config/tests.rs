@@ -115,6 +115,13 @@ fn a_missing_key_is_named_at_its_table() {
 }
 
 #[test]
+fn a_control_socket_that_cannot_be_is_a_problem() {
+    for path in [String::new(), format!("/run/{}", "x".repeat(200))] {
+        assert_eq!(keys(&format!("{LEAST}[control]\nsocket = \"{path}\"\n")), ["control.socket"]);
+    }
+}
+
+#[test]
 fn a_missing_service_is_a_problem() {
     assert_eq!(keys("interface = \"eth0\"\n"), ["service"]);
 }
