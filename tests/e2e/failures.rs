@@ -8,15 +8,22 @@ use sipweir_tests::{CallLoad, Kamailio, KamailioPlan, LinkPlan, Sipweir, sipweir
 use crate::guard::{assert_nothing_left, configuration, end, guard, has_program, kernel_packets};
 use crate::topology::Topology;
 
-/// Runs `sipweir run` with a configuration that it must refuse; exit status and standard error.
+/// Writes a configuration with a control socket of its own; the file goes with the folder.
 #[track_caller]
-fn refused(topology: &Topology, configuration: &str) -> (Option<i32>, String) {
+fn written(configuration: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let file = folder.path().join("sipweir.toml");
     let control = format!("\n[control]\nsocket = \"{}\"\n", folder.path().join("control.sock").display());
     std::fs::write(&file, format!("{configuration}{control}")).expect("write sipweir.toml");
-    let file = file.to_str().expect("a path in UTF-8");
-    let finished = sipweir::finish_in(&topology.server, &["run", "--config", file]);
+    let file = file.to_str().expect("a path in UTF-8").to_owned();
+    (folder, file)
+}
+
+/// Runs `sipweir run` with a configuration that it must refuse; exit status and standard error.
+#[track_caller]
+fn refused(topology: &Topology, configuration: &str) -> (Option<i32>, String) {
+    let (_folder, file) = written(configuration);
+    let finished = sipweir::finish_in(&topology.server, &["run", "--config", &file]);
     (finished.status.code(), finished.stderr)
 }
 
@@ -72,14 +79,11 @@ fn a_second_instance_is_refused_and_the_first_goes_on() {
 #[test]
 fn without_privileges_it_says_what_is_missing() {
     let topology = Topology::new(&LinkPlan::default());
-    let folder = tempfile::tempdir().expect("temporary folder");
-    let file = folder.path().join("sipweir.toml");
-    let control = format!("\n[control]\nsocket = \"{}\"\n", folder.path().join("control.sock").display());
-    std::fs::write(&file, configuration() + &control).expect("write sipweir.toml");
+    let (_folder, file) = written(&configuration());
     let binary = sipweir::binary().to_str().expect("a path in UTF-8");
     // Root without capabilities: it can read its files and nothing else.
     let drop_all = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", binary, "run", "--config"];
-    let finished = topology.server.finish(&[&drop_all[..], &[file.to_str().expect("UTF-8")]].concat());
+    let finished = topology.server.finish(&[&drop_all[..], &[&file]].concat());
     assert_eq!(finished.status.code(), Some(1), "{finished}");
     assert!(finished.stderr.contains("CAP_"), "{finished}");
     assert_nothing_left(&topology);
@@ -226,14 +230,10 @@ fn too_few_frames_are_refused_with_the_sum() {
 #[test]
 fn too_little_locked_memory_is_named() {
     let topology = Topology::new(&LinkPlan::default());
-    let folder = tempfile::tempdir().expect("temporary folder");
-    let file = folder.path().join("sipweir.toml");
-    let control = format!("\n[control]\nsocket = \"{}\"\n", folder.path().join("control.sock").display());
-    std::fs::write(&file, configuration() + &control).expect("write sipweir.toml");
+    let (_folder, file) = written(&configuration());
     let binary = sipweir::binary().to_str().expect("a path in UTF-8");
     let limited = ["prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set", "-ipc_lock,-sys_admin"];
-    let run =
-        ["--inh-caps", "-ipc_lock,-sys_admin", binary, "run", "--config", file.to_str().expect("UTF-8")];
+    let run = ["--inh-caps", "-ipc_lock,-sys_admin", binary, "run", "--config", &file];
     let finished = topology.server.finish(&[&limited[..], &run[..]].concat());
     assert_eq!(finished.status.code(), Some(1), "{finished}");
     assert!(finished.stderr.contains("memlock") || finished.stderr.contains("CAP_IPC_LOCK"), "{finished}");
