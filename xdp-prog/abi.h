@@ -19,7 +19,7 @@ enum packet_class {
 	CLASS_EMERGENCY = 4, /* urn:service:sos..., Resource-Priority */
 	CLASS_PROBER = 5,    /* OPTIONS from a configured prober */
 	CLASS_ORIGINAL = 6,  /* any other request, first copy */
-	CLASS_COPY = 7,	     /* a retransmission, by marker (by table in a later version) */
+	CLASS_COPY = 7,	     /* a retransmission, by marker or transaction table */
 	CLASS_UNDECIDED = 8, /* a bounded scan could not tell; user space decides */
 	CLASS_KEEPALIVE = 9, /* CR/LF or zero bytes up to 4, or empty */
 	CLASS_STUN = 10,     /* STUN on the SIP port (RFC 5626 section 4.4.2) */
@@ -74,7 +74,12 @@ enum reason {
 	REASON_SCAN_BOUND = 24,	      /* start line or headers not finished within the kernel's bound */
 	REASON_HEADERS_UNREAD = 25,   /* gate open: headers are left to user space */
 	REASON_HEADER_UNCLEAR = 26,   /* a header that the kernel's scan does not interpret */
-	REASONS = 32,		      /* room to grow; 27..31 are free */
+	REASON_SOURCE_MARTIAN = 27,   /* a source address that no other host can have */
+	REASON_ORIGINAL_WAITS = 28,   /* copy of a request that still waits here: its answer serves both */
+	REASON_ORIGINAL_SHED = 29,    /* copy of a request that was shed: the same answer again */
+	REASON_ORIGINAL_SERVED = 30,  /* copy of a request that the server has got */
+	REASON_COPY_EXCESS = 31,      /* more copies than RFC 3261's timers can make */
+	REASONS = 32,
 };
 
 enum method {
@@ -137,7 +142,7 @@ struct packet_meta {
 	__u8 marker_copy;     /* N of rtx=N */
 	__u8 marker_len;      /* bytes to remove */
 	__u8 service;	      /* index of the service */
-	__u8 slot;	      /* reserved for the transaction table */
+	__u8 zero;
 };
 
 /* Limits that both sides size their tables by. */

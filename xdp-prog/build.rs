@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use libbpf_cargo::SkeletonBuilder;
 
 const SOURCE: &str = "classifier.bpf.c";
-const HEADERS: [&str; 10] = [
+const HEADERS: [&str; 11] = [
     "abi.h",
     "headers.h",
     "maps.h",
@@ -20,6 +20,7 @@ const HEADERS: [&str; 10] = [
     "request_uri.h",
     "start_line.h",
     "tokens.h",
+    "transactions.h",
     "txn.h",
     "words.h",
 ];

@@ -3,10 +3,12 @@
  * The verdict on every packet of a NIC queue: what it is, and which ring, the kernel or nobody gets it.
  *
  * The order of decisions: not for a service (pass) - not to be decided here: fragment, exotic, oversize
- * (pass) - keep-alive, STUN, no SIP (pass, or drop by setting) - what the start line alone decides (control,
- * retransmission) - the gate: while it is normal, the rest goes to ring `new` unread; otherwise the headers
- * are read, and an original outside the admitted share is shed. Whatever a bounded scan cannot tell goes to
- * ring `new` as `undecided`.
+ * (pass) - keep-alive, STUN, no SIP (ring `retransmission`, whose turn comes last, or drop by setting) - what
+ * the start line alone decides (control) - what the transaction table knows (copies) - a marker that says
+ * copy
+ * - the gate: while it is normal, the rest goes to ring `new` unread; otherwise the headers are read, and an
+ * original outside the admitted share is shed. Whatever a bounded scan cannot tell goes to ring `new` as
+ * `undecided`.
  *
  * Each packet is counted exactly once. What goes to a ring carries struct packet_meta in front. An empty
  * socket slot and a driver without room for metadata both mean XDP_PASS: without sipweir the server gets its
@@ -24,6 +26,7 @@
 #include "start_line.h"
 #include "headers.h"
 #include "txn.h"
+#include "transactions.h"
 
 _Static_assert(sizeof(struct packet_meta) == 32, "kernels before 6.8 accept 32 bytes of metadata");
 
@@ -111,30 +114,35 @@ static __always_inline __u64 gate_of(__u32 service, __u32 queue)
 	return gates[index];
 }
 
+/* What a request that is shed here gets. */
+static __always_inline enum verdict refused(const struct message *message)
+{
+	return reply_owed >> (message->meta.service & 63) & 1 ? VERDICT_RING_REJECT : VERDICT_DROP;
+}
+
 /* An original, while the gate is not normal. */
 static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct message *message, __u64 gate)
 {
-	enum verdict refused = VERDICT_DROP;
-
-	if (reply_owed >> (message->meta.service & 63) & 1)
-		refused = VERDICT_RING_REJECT;
+	/* With a table it was computed for it. */
+	if (!has_transactions && gate >> GATE_STATE_SHIFT == GATE_OVERLOAD)
+		message->meta.txn_hash = hash_transaction(ctx, message);
 	if (gate >> GATE_STATE_SHIFT == GATE_DISCARD) {
 		message->meta.reason = REASON_GATE_DISCARD;
-		return refused;
-	}
-	message->meta.txn_hash = hash_transaction(ctx, message);
-	if (share_hash(message->meta.txn_hash) < (__u32)gate) {
+	} else if (share_hash(message->meta.txn_hash) < (__u32)gate) {
 		message->meta.reason = REASON_SHARE_INSIDE;
 		return VERDICT_RING_NEW;
+	} else {
+		message->meta.reason = REASON_SHARE_OUTSIDE;
 	}
-	message->meta.reason = REASON_SHARE_OUTSIDE;
-	return refused;
+	if (has_transactions)
+		remember_shed(message->meta.txn_hash, message->meta.arrival_ns);
+	return refused(message);
 }
 
-/* What the start line left open, decided by gate and headers. */
+/* What start line and transaction table left open, decided by gate and headers. */
 static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct message *message)
 {
-	__u64 gate = single_ring ? 0 : gate_of(message->meta.service, ctx->rx_queue_index);
+	__u64 gate = gate_of(message->meta.service, ctx->rx_queue_index);
 	__u32 state = gate >> GATE_STATE_SHIFT;
 
 	/* A word that nobody could have written opens the gate, too. */
@@ -148,31 +156,68 @@ static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct me
 	return message->meta.class == CLASS_UNDECIDED ? VERDICT_RING_NEW : VERDICT_RING_CONTROL;
 }
 
+/* A request of a kind that the table remembers. False: it is not known there, and nothing is decided. */
+static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *message, enum verdict *verdict)
+{
+	__u32 limit = message->meta.method == METHOD_INVITE ? COPIES_OF_INVITE : COPIES_OF_OTHERS;
+
+	message->meta.txn_hash = hash_transaction(ctx, message);
+	switch (recall(message->meta.txn_hash, message->meta.arrival_ns, limit)) {
+	case TRANSACTION_QUEUED:
+		conclude(message, CLASS_COPY, REASON_ORIGINAL_WAITS);
+		*verdict = VERDICT_DROP;
+		return 1;
+	case TRANSACTION_SHED:
+		conclude(message, CLASS_COPY, REASON_ORIGINAL_SHED);
+		*verdict = refused(message);
+		return 1;
+	case TRANSACTION_HANDED_OVER:
+		conclude(message, CLASS_COPY, REASON_ORIGINAL_SERVED);
+		*verdict = VERDICT_RING_RETRANSMISSION;
+		return 1;
+	case TRANSACTION_EXCESS:
+		conclude(message, CLASS_COPY, REASON_COPY_EXCESS);
+		*verdict = VERDICT_DROP;
+		return 1;
+	default:
+		return 0;
+	}
+}
+
 /* Class, reason and verdict of a datagram for a service. */
 static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *message)
 {
 	enum verdict verdict;
 
 	scan_start_line(ctx, message);
+	if (message->meta.class == CLASS_NOT_SIP && not_sip_drop)
+		return VERDICT_DROP;
+	if (single_ring) {
+		if (message->meta.class == CLASS_ORIGINAL)
+			conclude(message, CLASS_UNDECIDED, REASON_HEADERS_UNREAD);
+		return VERDICT_RING_NEW;
+	}
 	switch (message->meta.class) {
 	case CLASS_KEEPALIVE:
 	case CLASS_STUN:
-		return VERDICT_PASS;
 	case CLASS_NOT_SIP:
-		return not_sip_drop ? VERDICT_DROP : VERDICT_PASS;
-	case CLASS_ORIGINAL:
-		verdict = judge_original(ctx, message);
-		break;
-	case CLASS_COPY:
-		verdict = VERDICT_RING_RETRANSMISSION;
-		break;
+		return VERDICT_RING_RETRANSMISSION;
 	case CLASS_UNDECIDED:
-		verdict = VERDICT_RING_NEW;
+		return VERDICT_RING_NEW;
+	case CLASS_ORIGINAL:
+	case CLASS_COPY:
+	case CLASS_IN_DIALOG:
+		if (has_transactions && judge_copy(ctx, message, &verdict))
+			return verdict;
 		break;
 	default:
-		verdict = VERDICT_RING_CONTROL;
+		return VERDICT_RING_CONTROL;
 	}
-	return single_ring ? VERDICT_RING_NEW : verdict;
+	if (message->meta.class == CLASS_COPY)
+		return VERDICT_RING_RETRANSMISSION;
+	if (message->meta.class == CLASS_IN_DIALOG)
+		return VERDICT_RING_CONTROL;
+	return judge_original(ctx, message);
 }
 
 /*
@@ -202,7 +247,6 @@ static __always_inline int deliver(struct xdp_md *ctx, struct message *message, 
 {
 	struct packet_meta *meta;
 
-	message->meta.arrival_ns = bpf_ktime_get_ns();
 	meta = metadata_of(ctx);
 	if (!meta)
 		return pass(message->meta.class, message->meta.reason);
@@ -232,6 +276,7 @@ int sipweir(struct xdp_md *ctx)
 	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)
 		return pass(CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
 
+	message.meta.arrival_ns = bpf_ktime_get_ns();
 	message.meta.service = service;
 	message.meta.payload_offset = flow.payload_offset;
 	message.meta.payload_len = flow.udp_len - sizeof(struct udphdr);
@@ -239,8 +284,6 @@ int sipweir(struct xdp_md *ctx)
 	message.source[0] = flow.source[0];
 	message.source[1] = flow.source[1];
 	verdict = judge(ctx, &message);
-	if (verdict == VERDICT_PASS)
-		return pass(message.meta.class, message.meta.reason);
 	if (verdict == VERDICT_DROP)
 		return drop(message.meta.class, message.meta.reason);
 	return deliver(ctx, &message, verdict);

@@ -42,6 +42,12 @@ const volatile __u8 not_sip_drop;
 /* No classes: everything for a service goes to the ring `new`, and the gate is not asked. */
 const volatile __u8 single_ring;
 
+/* Buckets of the transaction table less one, which is a power of two less one. */
+const volatile __u32 bucket_mask;
+
+/* Look requests up in the transaction table. Without it copies are known by their marker only. */
+const volatile __u8 has_transactions;
+
 /* Families of a service key. */
 #define FAMILY_ANY  0
 #define FAMILY_IPV4 4
@@ -68,6 +74,26 @@ struct {
  * these words and nothing else. Written by the worker of the queue, read here once a packet.
  */
 volatile __u64 gates[SERVICES_MAX * QUEUES_MAX] SEC(".data.gates");
+
+/* One cache line. */
+#define SLOTS 8
+
+struct bucket {
+	volatile __u64 slots[SLOTS];
+} __attribute__((aligned(64)));
+
+/* Index from the transaction hash: requests seen lately (transactions.h). Sized before loading. Written here
+ * and, mapped, by every worker. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} transactions SEC(".maps");
+
+/* Transactions that were forgotten here to make room for another one. */
+volatile __u64 evicted SEC(".data.evicted");
 
 /* Index RX queue * RINGS + ring: the socket of that ring. An empty slot means XDP_PASS. */
 struct {

@@ -43,6 +43,7 @@ static __always_inline int undecided(struct message *message, enum reason reason
 
 static __always_inline int not_sip(struct message *message)
 {
+	message->meta.start_line_len = 0;
 	return conclude(message, CLASS_NOT_SIP, REASON_BAD_START_LINE);
 }
 

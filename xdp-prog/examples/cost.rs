@@ -21,6 +21,9 @@ const PORT: u16 = 5060;
 const OVERLOAD: u64 = 1 << 32;
 const DISCARD: u64 = 2 << 32;
 
+/// 16 MiB.
+const BUCKETS: u32 = 1 << 18;
+
 /// Headers of a plain INVITE, with a body that fills the datagram.
 const HEADERS: &str = "Via: SIP/2.0/UDP 198.51.100.7:5060;branch=z9hG4bK776asdhds\r\n\
 Max-Forwards: 70\r\n\
@@ -34,7 +37,7 @@ User-Agent: example/1.0 (a telephone)\r\n\
 Content-Length: 0\r\n\r\n";
 
 fn main() -> Result<(), Error> {
-    let mut classifier = load()?;
+    let mut classifier = load(0)?;
     print_size(&classifier);
     let invite = |line: &str| packet(SERVICE, PORT, &[line, "\r\n", HEADERS].concat());
     let plain = invite("INVITE sip:bob@example.com SIP/2.0");
@@ -67,16 +70,35 @@ fn main() -> Result<(), Error> {
         classifier.publish_gate(0, 0, word)?;
         println!("| {name} | {gate} | {} |", best(&classifier, packet)?.as_nanos());
     }
-    Ok(())
+    drop(classifier);
+    with_transactions(&plain)
 }
 
-fn load() -> Result<Classifier, Error> {
+/// The same INVITE with a table of 16 MiB: unknown; known, from whichever state; shed, which enters it.
+fn with_transactions(plain: &[u8]) -> Result<(), Error> {
+    let mut classifier = load(BUCKETS)?;
+    print_size(&classifier);
+    println!("| packet | gate | ns |\n|---|---|---:|");
+    let row = |name: &str, gate: &str, classifier: &Classifier| -> Result<(), Error> {
+        println!("| {name} | {gate} | {} |", best(classifier, plain)?.as_nanos());
+        Ok(())
+    };
+    row("INVITE, unknown", "normal", &classifier)?;
+    classifier.publish_gate(0, 0, OVERLOAD | 0xffff_ffff)?;
+    row("INVITE, unknown, admitted", "overload", &classifier)?;
+    // The first one is entered as shed, the rest are its copies, in excess from the seventh on.
+    classifier.publish_gate(0, 0, DISCARD)?;
+    row("INVITE, copy from the table", "discard", &classifier)
+}
+
+fn load(transaction_buckets: u32) -> Result<Classifier, Error> {
     Classifier::load(&Settings {
         seed: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x1357_9bdf_0246_8ace, 0xeca8_6420_fdb9_7531],
         services: vec![ServiceAddress { ip: Some(IpAddr::V4(SERVICE)), port: PORT, reply_owed: true }],
         max_frame_len: 2048,
         not_sip_drop: false,
         single_ring: false,
+        transaction_buckets,
     })
 }
 

@@ -13,9 +13,12 @@ pub const SERVICES_MAX: usize = 64;
 /// NIC queues that one program serves.
 pub const QUEUES_MAX: usize = 64;
 
+/// Slots of a bucket of the transaction table, each a 64-bit word.
+pub const SLOTS: usize = 8;
+
 /// The verdict of a packet that goes to the kernel.
 pub const VERDICT_PASS: u8 = 4;
 /// The verdict of a packet that goes nowhere.
 pub const VERDICT_DROP: u8 = 5;
 /// Classes below this one belong to a ring, and never to the kernel unless metadata was impossible.
-pub const CLASS_KEEPALIVE: u8 = 9;
+pub const CLASS_FRAGMENT: u8 = 12;

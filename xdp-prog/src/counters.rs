@@ -6,7 +6,7 @@
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::Error;
-use crate::abi::{CLASS_KEEPALIVE, CLASSES, REASONS, VERDICT_PASS, VERDICTS};
+use crate::abi::{CLASS_FRAGMENT, CLASSES, REASONS, VERDICT_PASS, VERDICTS};
 
 const CELLS: usize = CLASSES * VERDICTS * REASONS;
 
@@ -47,7 +47,7 @@ impl Counters {
     #[must_use]
     pub fn without_metadata(&self) -> u64 {
         let lost =
-            self.iter().filter(|&(class, verdict, ..)| class < CLASS_KEEPALIVE && verdict == VERDICT_PASS);
+            self.iter().filter(|&(class, verdict, ..)| class < CLASS_FRAGMENT && verdict == VERDICT_PASS);
         lost.map(|(.., packets)| packets).sum()
     }
 
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn only_a_ring_s_class_with_verdict_pass_lacked_metadata() {
         let at = |class: usize, verdict: usize| (class * VERDICTS + verdict) * REASONS + 1;
-        let counters = Counters::sum(&Tables(vec![table(&[(at(0, 0), 1), (at(9, 4), 2), (at(15, 4), 4)])]));
+        let counters = Counters::sum(&Tables(vec![table(&[(at(0, 0), 1), (at(12, 4), 2), (at(15, 4), 4)])]));
         assert_eq!(counters.without_metadata(), 0);
-        let counters = Counters::sum(&Tables(vec![table(&[(at(0, 4), 1), (at(8, 4), 2), (at(9, 4), 4)])]));
+        let counters = Counters::sum(&Tables(vec![table(&[(at(0, 4), 1), (at(11, 4), 2), (at(12, 4), 4)])]));
         assert_eq!(counters.without_metadata(), 3);
     }
 

@@ -42,6 +42,11 @@ impl Classifier {
         let mut open = ClassifierSkelBuilder::default()
             .open(place)
             .map_err(|error| Error::from_libbpf("opening the XDP program", &error))?;
+        let buckets = settings.transaction_buckets.max(1);
+        open.maps
+            .transactions
+            .set_max_entries(buckets)
+            .map_err(|error| Error::from_libbpf("sizing the transaction table", &error))?;
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| missing("read-only data"))?;
         write_settings(rodata, settings);
         let skeleton = open.load().map_err(|error| Error::from_libbpf("loading the XDP program", &error))?;
@@ -64,6 +69,23 @@ impl Classifier {
     #[must_use]
     pub fn gates_fd(&self) -> BorrowedFd<'_> {
         self.skeleton.maps.data_gates.as_fd()
+    }
+
+    /// The descriptor of the transaction table: `transaction_buckets * SLOTS` words, mappable (a single bucket if the
+    /// settings want no table).
+    #[must_use]
+    pub fn transactions_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.transactions.as_fd()
+    }
+
+    /// Transactions that the program forgot before their time to make room for newer ones. Workers count their own.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        // Read once, as the kernel writes it meanwhile.
+        self.skeleton.maps.data_evicted_data.as_deref().map_or(0, |data| {
+            let evicted: &u64 = &data.evicted;
+            std::hint::black_box(*evicted)
+        })
     }
 
     /// Writes one gate word. A worker maps the words instead and writes its own with one store; this is for tests and
@@ -132,6 +154,8 @@ fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.max_frame_len = settings.max_frame_len;
     rodata.not_sip_drop = settings.not_sip_drop.into();
     rodata.single_ring = settings.single_ring.into();
+    rodata.has_transactions = (settings.transaction_buckets > 0).into();
+    rodata.bucket_mask = settings.transaction_buckets.saturating_sub(1);
 }
 
 fn within(what: &'static str, index: usize, limit: usize) -> Result<(), Error> {

@@ -57,7 +57,7 @@ impl Meta {
             marker_copy,
             marker_len,
             service,
-            _slot,
+            _zero,
         ] = *bytes;
         Self {
             arrival_ns: u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),

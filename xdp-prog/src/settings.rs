@@ -13,6 +13,9 @@ pub const FRAME_LEN_MIN: u32 = 256;
 /// Bytes; the largest UMEM frame is a page, and the program's hash and scans are bounded by it.
 pub const FRAME_LEN_MAX: u32 = 4096;
 
+/// The bits of the transaction hash below a slot's fingerprint choose the bucket (256 MiB).
+const TRANSACTION_BUCKETS_MAX: u32 = 1 << 22;
+
 /// Ports are a bitmap in the program.
 pub(crate) const PORT_WORDS: usize = 65_536 / 64;
 
@@ -45,6 +48,9 @@ pub struct Settings {
     pub not_sip_drop: bool,
     /// No classes and no gate in the kernel: everything for a service goes to ring `new` (the `fifo` policy).
     pub single_ring: bool,
+    /// Buckets of the transaction table, a power of two; one takes 64 bytes and remembers 8 requests. 0: no table, and
+    /// copies are known by their marker only.
+    pub transaction_buckets: u32,
 }
 
 impl Settings {
@@ -61,6 +67,12 @@ impl Settings {
         if !(FRAME_LEN_MIN..=FRAME_LEN_MAX).contains(&self.max_frame_len) {
             let len = self.max_frame_len;
             return refuse(format!("max_frame_len {len}: {FRAME_LEN_MIN} to {FRAME_LEN_MAX} are possible"));
+        }
+        let buckets = self.transaction_buckets;
+        if buckets != 0 && (!buckets.is_power_of_two() || buckets > TRANSACTION_BUCKETS_MAX) {
+            return refuse(format!(
+                "{buckets} buckets of transactions: a power of two up to {TRANSACTION_BUCKETS_MAX}, or 0"
+            ));
         }
         for (index, service) in self.services.iter().enumerate() {
             if service.port == 0 {

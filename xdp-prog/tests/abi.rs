@@ -66,5 +66,5 @@ fn tables_have_one_size_on_both_sides() {
 fn the_loader_knows_the_numbers_it_names() {
     assert_eq!(xdp_prog::abi::VERDICT_PASS, Verdict::Pass as u8);
     assert_eq!(xdp_prog::abi::VERDICT_DROP, Verdict::Drop as u8);
-    assert_eq!(xdp_prog::abi::CLASS_KEEPALIVE, Class::Keepalive as u8);
+    assert_eq!(xdp_prog::abi::CLASS_FRAGMENT, Class::Fragment as u8);
 }

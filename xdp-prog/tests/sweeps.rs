@@ -87,10 +87,10 @@ fn a_datagram_of_any_length_is_counted_once() {
     for len in 0..=longest {
         let run = |datagram: Vec<u8>| decide(&classifier, &Packet::with(datagram));
         let expected = match len {
-            0 => (Class::Keepalive, Reason::LinePing, Verdict::Pass),
-            1..512 => (Class::NotSip, Reason::BadStartLine, Verdict::Pass),
+            0 => (Class::Keepalive, Reason::LinePing, Verdict::RingRetransmission),
+            1..512 => (Class::NotSip, Reason::BadStartLine, Verdict::RingRetransmission),
             // Exactly the bound is still searched to its end.
-            512 => (Class::NotSip, Reason::BadStartLine, Verdict::Pass),
+            512 => (Class::NotSip, Reason::BadStartLine, Verdict::RingRetransmission),
             _ => (Class::Undecided, Reason::ScanBound, Verdict::RingNew),
         };
         assert_eq!(run(vec![b'A'; len]), expected, "{len} times A");

@@ -14,7 +14,7 @@ fn line(first: &str) -> Packet {
 }
 
 const UNREAD: support::Decision = (Class::Undecided, Reason::HeadersUnread, Verdict::RingNew);
-const NOT_SIP: support::Decision = (Class::NotSip, Reason::BadStartLine, Verdict::Pass);
+const NOT_SIP: support::Decision = (Class::NotSip, Reason::BadStartLine, Verdict::RingRetransmission);
 const CONTROL: Verdict = Verdict::RingControl;
 
 fn foreign(reason: Reason) -> support::Decision {
@@ -92,7 +92,7 @@ fn fragment() -> support::Decision {
 }
 
 fn keepalive() -> support::Decision {
-    (Class::Keepalive, Reason::LinePing, Verdict::Pass)
+    (Class::Keepalive, Reason::LinePing, Verdict::RingRetransmission)
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn an_exact_address_wins_over_any_address() {
 }
 
 #[test]
-fn what_is_no_message_passes() {
+fn what_is_no_message_comes_last() {
     let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
-    let is_stun = (Class::Stun, Reason::StunMessage, Verdict::Pass);
+    let is_stun = (Class::Stun, Reason::StunMessage, Verdict::RingRetransmission);
     let table: [(&[u8], support::Decision); 14] = [
         (b"", keepalive()),
         (b"\r\n", keepalive()),
@@ -237,6 +237,5 @@ fn a_single_ring_takes_everything_for_a_service() {
     {
         assert!(ring_new(&line(first)), "{first}");
     }
-    assert_eq!(decide(&classifier, &Packet::with("\r\n")), keepalive());
-    assert_eq!(decide(&classifier, &Packet::with("nonsense\n")), NOT_SIP);
+    assert!(ring_new(&Packet::with("\r\n")) && ring_new(&Packet::with("nonsense\n")));
 }

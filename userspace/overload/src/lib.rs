@@ -35,6 +35,7 @@ mod mix;
 mod queue;
 mod rate;
 mod threshold;
+mod transactions;
 mod truesize;
 
 pub use any::AnyGate;
@@ -49,6 +50,10 @@ pub use mix::Mix;
 pub use queue::{CallQueue, Lane, QueueCapacity, Served};
 pub use rate::{RateConfig, ServiceRate};
 pub use threshold::{ParseThresholdError, Threshold};
+pub use transactions::{
+    BUCKETS_MAX, COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, SLOTS, TransactionState,
+    TransactionTable,
+};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, as a point in time or as a span.
 pub type Nanos = u64;

@@ -157,6 +157,16 @@ closed_enum! {
     HeadersUnread = 25, "headers_unread";
     /// A header that the kernel's scan does not interpret.
     HeaderUnclear = 26, "header_unclear";
+    /// A source address that no other host can have.
+    SourceMartian = 27, "source_martian";
+    /// Copy of a request that still waits here: its answer serves both.
+    OriginalWaits = 28, "original_waits";
+    /// Copy of a request that was shed: the same answer again.
+    OriginalShed = 29, "original_shed";
+    /// Copy of a request that the server has got.
+    OriginalServed = 30, "original_served";
+    /// More copies than RFC 3261's timers can make.
+    CopyExcess = 31, "copy_excess";
 }
 
 closed_enum! {
@@ -253,14 +263,8 @@ pub const fn verdict_of(class: Class) -> Verdict {
             Verdict::RingControl
         }
         Class::Original | Class::Undecided => Verdict::RingNew,
-        Class::Copy => Verdict::RingRetransmission,
-        Class::Keepalive
-        | Class::Stun
-        | Class::NotSip
-        | Class::Fragment
-        | Class::Exotic
-        | Class::Oversize
-        | Class::Foreign => Verdict::Pass,
+        Class::Copy | Class::Keepalive | Class::Stun | Class::NotSip => Verdict::RingRetransmission,
+        Class::Fragment | Class::Exotic | Class::Oversize | Class::Foreign => Verdict::Pass,
     }
 }
 
@@ -286,7 +290,7 @@ mod tests {
             assert_eq!((method as u8, Method::from_u8(number)), (number, Some(method)));
         }
         assert_eq!(Class::from_u8(16), None);
-        assert_eq!(Reason::from_u8(27), None);
+        assert_eq!(Reason::from_u8(32), None);
         assert_eq!(Verdict::from_u8(6), None);
         assert_eq!(MarkerForm::from_u8(2), Some(MarkerForm::Uri));
     }

@@ -37,7 +37,7 @@ fn case_01_a_keepalive_of_line_ends_is_no_message() {
         let message = classify(ping);
         assert_eq!((message.class, message.reason), (Class::Keepalive, Reason::LinePing));
     }
-    assert_eq!(verdict_of(Class::Keepalive), Verdict::Pass);
+    assert_eq!(verdict_of(Class::Keepalive), Verdict::RingRetransmission);
     assert_eq!(class_of(b"\r\n\r\n\r\n"), Class::NotSip, "longer than a ping");
 }
 
@@ -66,7 +66,7 @@ fn case_05_a_stun_binding_request_is_stun_and_a_short_or_cookieless_one_is_not()
     let mut binding = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
     binding.extend_from_slice(&[7; 12]);
     assert_eq!(class_of(&binding), Class::Stun);
-    assert_eq!(verdict_of(Class::Stun), Verdict::Pass);
+    assert_eq!(verdict_of(Class::Stun), Verdict::RingRetransmission);
     assert_eq!(class_of(&binding[..19]), Class::NotSip);
     binding[0] = 0x40;
     assert_eq!(class_of(&binding), Class::NotSip);

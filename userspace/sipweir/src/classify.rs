@@ -172,6 +172,7 @@ fn load(endpoints: &[(Option<IpAddr>, u16)]) -> Result<xdp_prog::Classifier, xdp
         max_frame_len: FRAME_BYTES_MAX,
         not_sip_drop: false,
         single_ring: false,
+        transaction_buckets: 0,
     })?;
     for service in 0..endpoints.len() {
         classifier.publish_gate(service, 0, GateWord::new(GateState::Overload, u32::MAX).bits())?;

@@ -22,6 +22,10 @@ pub enum Outcome {
     /// Shed like the three above, without an answer: none is configured, none may be sent, or the reply
     /// budget was used up.
     ShedSilently,
+    /// A copy of a request that still waits here: one answer serves both.
+    CopyAbsorbed,
+    /// More copies than a client's timers make.
+    CopyExcess,
     /// The ACK to an answer of our own: the server knows nothing of that transaction, so it ends here.
     AckAbsorbed,
     /// A copy that waited longer than `max_wait`.
@@ -40,12 +44,14 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in numeric order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::HandedOver,
         Self::Rejected,
         Self::RejectedLate,
         Self::RejectedServerDown,
         Self::ShedSilently,
+        Self::CopyAbsorbed,
+        Self::CopyExcess,
         Self::AckAbsorbed,
         Self::CopyStale,
         Self::ControlStale,
@@ -64,6 +70,8 @@ impl Outcome {
             Self::RejectedLate => "rejected_late",
             Self::RejectedServerDown => "rejected_server_down",
             Self::ShedSilently => "shed_silently",
+            Self::CopyAbsorbed => "copy_absorbed",
+            Self::CopyExcess => "copy_excess",
             Self::AckAbsorbed => "ack_absorbed",
             Self::CopyStale => "copy_stale",
             Self::ControlStale => "control_stale",
@@ -71,6 +79,36 @@ impl Outcome {
             Self::NoRoom => "no_room",
             Self::ChecksumWrong => "checksum_wrong",
             Self::Unfit => "unfit",
+        }
+    }
+}
+
+/// What an outcome means for the transaction table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Copies of the request get the same answer.
+    Refused,
+    /// The request was lost here: its copy is an original.
+    Lost,
+    /// The table has nothing to learn from it.
+    Nothing,
+}
+
+impl Outcome {
+    /// What the table shall remember of a request that ends so.
+    #[must_use]
+    pub const fn ending(self) -> Ending {
+        match self {
+            Self::Rejected | Self::RejectedLate | Self::RejectedServerDown | Self::ShedSilently => {
+                Ending::Refused
+            }
+            Self::ControlStale | Self::NoRoom | Self::ChecksumWrong | Self::Unfit => Ending::Lost,
+            Self::HandedOver
+            | Self::CopyAbsorbed
+            | Self::CopyExcess
+            | Self::AckAbsorbed
+            | Self::CopyStale
+            | Self::NotSipDropped => Ending::Nothing,
         }
     }
 }
@@ -207,6 +245,10 @@ pub struct WorkerCounters {
     pub bad_descriptors: Count,
     /// Packets whose metadata make no sense; always 0.
     pub bad_metadata: Count,
+    /// Transactions forgotten before their time, to make room for newer ones.
+    pub transactions_evicted: Count,
+    /// Requests that could not be entered in the transaction table because other writers were faster.
+    pub transactions_lost: Count,
     /// Per ring: packets that the kernel dropped since the RX ring was full.
     pub ring_full: [Count; afxdp::RINGS],
     /// Packets that the kernel dropped since no frame was free: priority isolation broke. Always 0.

@@ -36,6 +36,8 @@ pub struct Waiting {
     pub class: Class,
     /// The marker, which is removed before hand-off.
     pub marker: Option<Marker>,
+    /// The transaction whose table entry follows this message; 0 for what the table does not remember.
+    pub txn: u64,
 }
 
 /// How the shed ones are answered.

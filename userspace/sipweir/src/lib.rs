@@ -8,6 +8,7 @@ pub mod counters;
 pub mod handoff;
 pub mod lane;
 pub mod processor;
+pub mod transactions;
 
 pub mod clock;
 pub mod cores;

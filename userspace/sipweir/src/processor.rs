@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
-use sip::{Datagram, Method, ReplyLine, Seed};
+use sip::{Class, Datagram, Method, ReplyLine, Seed};
 
 use crate::clock;
 use crate::config::{Embedded, ServiceTime};
@@ -134,8 +134,8 @@ impl Answerer {
 impl Processor for Answerer {
     fn process(&mut self, request: &Request<'_>, replies: &mut Replies<'_>) {
         let message = request.message();
-        let method = sip::classify(message).method;
-        if matches!(method, Method::Ack) {
+        let sip::Message { class, method, .. } = sip::classify(message);
+        if matches!(class, Class::Response | Class::Ack | Class::Keepalive | Class::Stun | Class::NotSip) {
             return;
         }
         if !matches!(method, Method::Bye | Method::Cancel | Method::Prack) {

@@ -17,6 +17,7 @@ use afxdp::{CopyMode, EgressConfig, EgressPort, MappedWords, QueuePort};
 use anyhow::Context;
 use sip::Seed;
 
+use crate::clock;
 use crate::config::{Config, HandoffKind, Idle, NotSip, XdpMode};
 use crate::control::Control;
 use crate::cores;
@@ -27,6 +28,7 @@ use crate::handoff::kernel::{Egress, Server};
 use crate::netdev;
 use crate::processor::{Answerer, Processor};
 use crate::status;
+use crate::transactions::{Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
 pub use plan::check;
@@ -97,6 +99,8 @@ struct Running {
 struct Instance {
     attached: xdp_prog::Attached,
     workers: Vec<Running>,
+    transactions: Option<Arc<MappedWords>>,
+    occupancy: Arc<Occupancy>,
     stop: Arc<AtomicBool>,
     lanes: Vec<(String, Vec<Arc<LaneCounters>>)>,
     classifier: xdp_prog::Classifier,
@@ -115,7 +119,8 @@ impl Instance {
         let plan = Plan::new(config, queues)?;
         let seed = config.seed.as_ref().map_or_else(rand::random, |seed| seed.0);
 
-        let classifier = xdp_prog::Classifier::load(&plan.settings(config, seed))?;
+        let settings = plan.settings(config, seed);
+        let classifier = xdp_prog::Classifier::load(&settings)?;
         let attach_mode = match config.xdp.mode {
             XdpMode::Auto => xdp_prog::AttachMode::Auto,
             XdpMode::Native => xdp_prog::AttachMode::Native,
@@ -127,6 +132,13 @@ impl Instance {
         let words = xdp_prog::abi::SERVICES_MAX * xdp_prog::abi::QUEUES_MAX;
         let gates =
             Arc::new(MappedWords::map(classifier.gates_fd(), words).context("cannot map the gate words")?);
+        let transactions = match settings.transaction_buckets as usize {
+            0 => None,
+            buckets => {
+                let words = MappedWords::map(classifier.transactions_fd(), buckets * overload::SLOTS);
+                Some(Arc::new(words.context("cannot map the transaction table")?))
+            }
+        };
         let device = if plan.kernel_handoff {
             let device = netdev::Handoff::create(&interface, queues)?;
             if device.taken_over() {
@@ -144,6 +156,8 @@ impl Instance {
             mode: status::Mode { xdp: attached.mode().name().into(), ..Default::default() },
             attached,
             workers: Vec::new(),
+            transactions,
+            occupancy: Arc::new(Occupancy::default()),
             stop: Arc::new(AtomicBool::new(false)),
             lanes: config.service.keys().map(|name| (name.clone(), Vec::new())).collect(),
             classifier,
@@ -220,6 +234,7 @@ impl Instance {
             gates: Arc::clone(gates),
             queue,
             seed,
+            transactions: Transactions::new(self.transactions.clone()),
             wake: Arc::clone(&wake),
             stop: Arc::clone(&self.stop),
             spin: config.workers.idle == Idle::Spin,
@@ -259,9 +274,17 @@ impl Instance {
     fn supervise(&self, stop: &AtomicBool) -> Option<String> {
         let mut transitions = vec![0; self.lanes.len()];
         let mut metadata = Metadata::Unchecked(Instant::now());
+        let mut sweeper = self
+            .transactions
+            .as_ref()
+            .map(|words| Sweeper::new(Arc::clone(words), Arc::clone(&self.occupancy), clock::now()));
         while !stop.load(Ordering::Acquire) {
             std::thread::sleep(SUPERVISION);
             metadata.check(&self.classifier);
+            if let Some(sweeper) = &mut sweeper {
+                sweeper.sweep(clock::now());
+                self.occupancy.evicted_in_kernel.store(self.classifier.evicted(), Ordering::Relaxed);
+            }
             if let Some(reason) = self.hand_off_lost() {
                 return Some(reason);
             }
@@ -357,6 +380,8 @@ impl Instance {
                 .collect(),
             workers: self.workers.iter().map(|w| (w.queue, w.core, Arc::clone(&w.counters))).collect(),
             counters,
+            transactions: self.transactions.as_ref().map_or(0, |words| words.words().len() as u64),
+            occupancy: Arc::clone(&self.occupancy),
         })
     }
 }

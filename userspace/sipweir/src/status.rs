@@ -26,6 +26,9 @@ pub struct Status {
     pub mode: Mode,
     /// By name.
     pub services: BTreeMap<String, Service>,
+    /// The transaction table.
+    #[serde(default)]
+    pub transactions: Transactions,
     /// In queue order.
     pub workers: Vec<Worker>,
     /// Packets seen by the XDP program, each in exactly one row; rows without packets are left out.
@@ -90,6 +93,20 @@ pub struct Server {
     pub state: String,
     /// Datagrams that its own socket dropped.
     pub drops: u64,
+}
+
+/// What is remembered of requests, to know their copies.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Transactions {
+    /// How many can be remembered; 0 without a table.
+    pub slots: u64,
+    /// How many were, at the last full sweep (one a minute).
+    pub live: u64,
+    /// Forgotten before their time to make room; above 0 means that copies may pass for originals: raise
+    /// `transactions.memory_mib`.
+    pub evicted: u64,
+    /// Not entered because other writers were faster.
+    pub lost: u64,
 }
 
 /// One worker.
@@ -252,6 +269,12 @@ impl Status {
                 writeln!(out, "  {class:<12} {received:>12}  {}", outcomes.join(", "))?;
             }
         }
+        let table = &self.transactions;
+        writeln!(
+            out,
+            "\ntransactions {} of {} remembered, {} forgotten early, {} not entered",
+            table.live, table.slots, table.evicted, table.lost
+        )?;
         writeln!(out, "\nworkers")?;
         for worker in &self.workers {
             let full: Vec<String> =

@@ -25,15 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use afxdp::{MappedWords, QueuePort};
-use overload::{Gate, Lane as Queue};
+use overload::{Gate, Lane as Queue, TransactionState};
 use sip::Seed;
 use xdp_prog::abi::QUEUES_MAX;
 
 use crate::clock;
-use crate::counters::{Outcome, WorkerCounters};
+use crate::counters::{Ending, Outcome, WorkerCounters};
 use crate::handoff::Handoff;
 use crate::handoff::kernel::{Egress, kick_all};
 use crate::lane::{Lane, Waiting};
+use crate::transactions::Transactions;
 use crate::wake::Wake;
 use receive::Arrived;
 
@@ -74,6 +75,8 @@ pub struct Parts {
     pub queue: u32,
     /// Secret of the transaction hash.
     pub seed: Seed,
+    /// Which requests were seen lately.
+    pub transactions: Transactions,
     /// Rouses this worker.
     pub wake: Arc<Wake>,
     /// Set to stop.
@@ -97,6 +100,8 @@ pub struct Worker {
     /// Control messages that came by ring `new` and wait for the next turn, see `receive`.
     held: Vec<Arrived>,
     statistics_ns: u64,
+    /// Of the turn.
+    now_ns: u64,
 }
 
 impl Worker {
@@ -110,6 +115,7 @@ impl Worker {
             control: Vec::with_capacity(receive::CONTROL_MAX),
             held: Vec::with_capacity(receive::HELD_MAX),
             statistics_ns: 0,
+            now_ns: 0,
         };
         worker.publish();
         worker
@@ -143,6 +149,7 @@ impl Worker {
 
     /// One turn of the loop. True when something moved, so that another turn is worth while at once.
     pub fn turn(&mut self, now_ns: u64) -> bool {
+        self.now_ns = now_ns;
         self.parts.counters.turns.add(1);
         self.reap();
         // Before any work: an empty fill ring makes the kernel drop packets of every class.
@@ -214,8 +221,9 @@ impl Worker {
 
     /// Gives one message to the server: the marker comes off, the checksum is completed or checked.
     fn hand_over(&mut self, index: usize, mut message: Waiting, waited_ns: u64, now_ns: u64) {
-        let Parts { port, egress, lanes, .. } = &mut self.parts;
+        let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
+        let txn = message.txn;
         let outcome = match (&mut lane.handoff, egress) {
             (Handoff::Kernel(_), Some(egress)) => {
                 let packet = port.umem().packet_mut(&mut message.frame);
@@ -225,7 +233,10 @@ impl Worker {
                         let len = range.len();
                         port.umem().set_range(&mut message.frame, range);
                         match egress.transmit(port, message.frame) {
-                            Ok(()) => return lane.handed_over(message.class, len, waited_ns),
+                            Ok(()) => {
+                                transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
+                                return lane.handed_over(message.class, len, waited_ns);
+                            }
                             Err(frame) => {
                                 message.frame = frame;
                                 Outcome::NoRoom
@@ -239,6 +250,7 @@ impl Worker {
                 let packet = port.umem().packet(&message.frame);
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
+                        transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
                         lane.handed_over(message.class, packet.len(), waited_ns);
                         return port.give_back(message.frame);
                     }
@@ -250,8 +262,16 @@ impl Worker {
         self.finish_frame(index, message, outcome);
     }
 
-    /// Counts what became of a message and gives its frame back.
+    /// Counts what became of a message, tells the transaction table, and gives its frame back.
     fn finish_frame(&mut self, index: usize, message: Waiting, outcome: Outcome) {
+        let Parts { transactions, counters, .. } = &self.parts;
+        match outcome.ending() {
+            Ending::Refused => {
+                transactions.settle(message.txn, TransactionState::Shed, self.now_ns, counters);
+            }
+            Ending::Lost => transactions.forget(message.txn, self.now_ns),
+            Ending::Nothing => {}
+        }
         self.parts.lanes[index].counters.outcome(message.class, outcome);
         self.parts.port.give_back(message.frame);
     }
@@ -343,6 +363,7 @@ impl Worker {
     /// Answers the originals that could not be served in time, lets go of the rest and closes the hand-off.
     fn finish(mut self) -> u32 {
         let now_ns = clock::now();
+        self.now_ns = now_ns;
         for arrived in std::mem::take(&mut self.held) {
             self.enqueue(arrived, Queue::Control, now_ns);
         }

@@ -13,10 +13,10 @@ const URI: &str = "sip:b@example.com";
 #[test]
 fn an_original_reaches_the_server_without_its_marker() {
     let mut bench = Bench::new(&Setup::default());
-    let plain = request("INVITE", URI, "c1");
-    for marked in [
-        plain.replace("SIP/2.0\r\nVia", "SIP/2.0 rtx=0\r\nVia"),
-        plain.replacen(URI, "sip:b@example.com;rtx=0", 1),
+    let (field, uri) = (request("INVITE", URI, "c1"), request("INVITE", URI, "c2"));
+    for (marked, plain) in [
+        (field.replace("SIP/2.0\r\nVia", "SIP/2.0 rtx=0\r\nVia"), &field),
+        (uri.replacen(URI, "sip:b@example.com;rtx=0", 1), &uri),
     ] {
         bench.deliver(&marked).expect("delivered");
         bench.turn_after(MS);

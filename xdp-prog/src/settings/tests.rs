@@ -9,7 +9,14 @@ fn service(ip: Option<IpAddr>, port: u16) -> ServiceAddress {
 }
 
 fn settings(services: Vec<ServiceAddress>) -> Settings {
-    Settings { seed: [1, 2, 3, 4], services, max_frame_len: 2048, not_sip_drop: false, single_ring: false }
+    Settings {
+        seed: [1, 2, 3, 4],
+        services,
+        max_frame_len: 2048,
+        not_sip_drop: false,
+        single_ring: false,
+        transaction_buckets: 0,
+    }
 }
 
 fn refusal(settings: &Settings) -> String {

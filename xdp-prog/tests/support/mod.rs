@@ -38,6 +38,7 @@ pub(crate) fn settings() -> Settings {
         max_frame_len: 2048,
         not_sip_drop: false,
         single_ring: false,
+        transaction_buckets: 0,
     }
 }
 

@@ -45,6 +45,13 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
             report("workers.cores".into(), "name each core once, at least one".into());
         }
     }
+    let memory_mib = config.transactions.memory_mib;
+    if memory_mib != 0 && (!memory_mib.is_power_of_two() || memory_mib > 256) {
+        report(
+            "transactions.memory_mib".into(),
+            format!("{memory_mib} is neither 0 nor a power of two up to 256"),
+        );
+    }
     frames(&config.frames, &mut report);
 
     let mut taken = BTreeMap::new();

@@ -96,12 +96,14 @@ impl Plan {
                 reply_owed: service.reply.code != 0 && service.gate.kind == GateKind::Hysteretic,
             })
         });
+        let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
         xdp_prog::Settings {
             seed,
             services: services.collect(),
             max_frame_len: self.port.umem.packet_len_max(),
             not_sip_drop: config.xdp.not_sip == NotSip::Drop,
-            single_ring: config.service.values().all(|service| service.gate.kind == GateKind::Fifo),
+            single_ring,
+            transaction_buckets: if single_ring { 0 } else { config.transactions.buckets() },
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the control thread reads while an instance runs, put together for `status`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sip::{Class, Reason, Verdict};
@@ -8,6 +9,7 @@ use sip::{Class, Reason, Verdict};
 use crate::config::Service;
 use crate::counters::{LaneCounters, WorkerCounters};
 use crate::status;
+use crate::transactions::Occupancy;
 
 /// What the control thread reads.
 pub(super) struct View {
@@ -17,9 +19,16 @@ pub(super) struct View {
     pub(super) services: Vec<(String, Service, Vec<Arc<LaneCounters>>)>,
     pub(super) workers: Vec<(u32, usize, Arc<WorkerCounters>)>,
     pub(super) counters: xdp_prog::CounterReader,
+    /// Slots of the transaction table.
+    pub(super) transactions: u64,
+    pub(super) occupancy: Arc<Occupancy>,
 }
 
 impl View {
+    fn sum(&self, count: fn(&WorkerCounters) -> u64) -> u64 {
+        self.workers.iter().map(|(_, _, counters)| count(counters)).sum()
+    }
+
     pub(super) fn read(&self) -> status::Status {
         status::Status {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -42,6 +51,13 @@ impl View {
                     )
                 })
                 .collect(),
+            transactions: status::Transactions {
+                slots: self.transactions,
+                live: self.occupancy.live.load(Ordering::Relaxed),
+                evicted: self.occupancy.evicted_in_kernel.load(Ordering::Relaxed)
+                    + self.sum(|counters| counters.transactions_evicted.get()),
+                lost: self.sum(|counters| counters.transactions_lost.get()),
+            },
             workers: self
                 .workers
                 .iter()

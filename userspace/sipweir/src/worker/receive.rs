@@ -13,13 +13,14 @@
 //!   next turn.
 
 use afxdp::{BATCH, Batch, Frame};
-use overload::{Decision, Discipline, Gate, GateState, Lane as Queue};
-use sip::{Class, Datagram, KernelFindings, Marker, MarkerForm, Method};
+use overload::{Decision, Discipline, Gate, GateState, Known, Lane as Queue, TransactionState};
+use sip::{Class, Datagram, KernelFindings, Marker, MarkerForm, Method, Reason};
 use xdp_prog::Meta;
 
-use super::{RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
+use super::{Parts, RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
 use crate::counters::Outcome;
 use crate::lane::Waiting;
+use crate::transactions::in_excess;
 
 /// Batches taken from ring `new` in one turn: with 64 frames each, more than the largest sensible ring, so that a
 /// turn empties it, and yet bounded under a flood.
@@ -38,8 +39,10 @@ pub(super) struct Arrived {
     index: usize,
     /// When the XDP program saw it.
     arrival_ns: u64,
-    /// Of the transaction; 0 if the XDP program did not compute it.
-    txn_hash: u64,
+    /// For the limit of its copies.
+    method: Method,
+    /// The XDP program has found its transaction in the table.
+    is_known: bool,
     message: Waiting,
 }
 
@@ -116,16 +119,20 @@ impl Worker {
         // An unknown number cannot come from our program; it is treated as what needs a closer look.
         let class = Class::from_u8(meta.class).unwrap_or(Class::Undecided);
         let marker = marker_of(&meta);
-        let (class, marker) = if class == Class::Undecided {
-            let method = Method::from_u8(meta.method).unwrap_or(Method::Other);
+        let method = Method::from_u8(meta.method).unwrap_or(Method::Other);
+        let (class, method, marker) = if class == Class::Undecided {
             let findings = KernelFindings { start_line_len: meta.start_line_len, method, marker };
             let message = sip::classify_rest(datagram.payload(packet), &findings);
-            (message.class, message.marker)
+            (message.class, message.method, message.marker)
         } else {
-            (class, marker)
+            (class, method, marker)
         };
-        let message = Waiting { frame, datagram, class, marker };
-        Some(Arrived { index, arrival_ns: meta.arrival_ns, txn_hash: meta.txn_hash, message })
+        let is_known = matches!(
+            Reason::from_u8(meta.reason),
+            Some(Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits)
+        );
+        let message = Waiting { frame, datagram, class, marker, txn: meta.txn_hash };
+        Some(Arrived { index, arrival_ns: meta.arrival_ns, method, is_known, message })
     }
 
     /// Which of the waiting lines a message belongs to.
@@ -138,10 +145,28 @@ impl Worker {
     }
 
     /// Gives a message its place in the queue, or sheds it.
-    pub(super) fn enqueue(&mut self, arrived: Arrived, queue: Queue, now_ns: u64) {
-        let Arrived { index, arrival_ns, txn_hash, message } = arrived;
+    pub(super) fn enqueue(&mut self, mut arrived: Arrived, mut queue: Queue, now_ns: u64) {
+        let index = arrived.index;
+        let known = self.recall(&mut arrived, now_ns);
+        if known.is_some() {
+            queue = Queue::Copy;
+        }
+        let Arrived { arrival_ns, method, message, .. } = arrived;
         let lane = &mut self.parts.lanes[index];
         lane.counters.received(message.class);
+        match known {
+            Some(known) if in_excess(known, method) => {
+                return self.finish_frame(index, message, Outcome::CopyExcess);
+            }
+            Some(Known { state: TransactionState::Queued, .. }) => {
+                return self.finish_frame(index, message, Outcome::CopyAbsorbed);
+            }
+            Some(Known { state: TransactionState::Shed, .. }) => {
+                return self.shed(index, message, Outcome::Rejected, now_ns);
+            }
+            Some(Known { state: TransactionState::HandedOver, .. }) | None => {}
+        }
+        let lane = &mut self.parts.lanes[index];
 
         let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
         if message.class == Class::Ack && sip::is_ack_of_own_reply(payload, &self.parts.seed) {
@@ -160,10 +185,10 @@ impl Worker {
             if lane.server_down() {
                 return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
             }
-            let share_hash = match (lane.gate.state(), txn_hash) {
+            let share_hash = match (lane.gate.state(), message.txn) {
                 (GateState::Normal, _) => 0,
                 (_, 0) => sip::share_hash(self.txn_hash(&message)),
-                (_, known) => sip::share_hash(known),
+                (_, hash) => sip::share_hash(hash),
             };
             let lane = &mut self.parts.lanes[index];
             let in_system = lane.in_system();
@@ -171,7 +196,11 @@ impl Worker {
                 return self.shed(index, message, Outcome::Rejected, now_ns);
             }
         }
-        let lane = &mut self.parts.lanes[index];
+        // Copies leave the entry as it is until the server has them.
+        let txn = if queue == Queue::Copy { 0 } else { message.txn };
+        let Parts { lanes, transactions, counters, .. } = &mut self.parts;
+        let lane = &mut lanes[index];
+        transactions.settle(txn, TransactionState::Queued, now_ns, counters);
         if let Err(message) = lane.queue.push(queue, call_key, arrival_ns.min(now_ns), message) {
             let in_system = lane.in_system();
             lane.gate.depart(now_ns, in_system);
@@ -183,6 +212,32 @@ impl Worker {
         }
     }
 
+    /// Looks up what the XDP program could not: messages whose start line or headers it left to user space, and requests
+    /// whose original was still in a ring. What is known is a copy. Afterwards `txn` is set for exactly what the
+    /// table shall remember: requests that may be copied and whose copies may wait.
+    fn recall(&self, arrived: &mut Arrived, now_ns: u64) -> Option<Known> {
+        let Arrived { index, is_known, ref mut message, .. } = *arrived;
+        let priority = self.parts.lanes[index].gate.discipline() == Discipline::Priority;
+        let remembered = match message.class {
+            // An emergency call's copies are never put last, and a prober may send the same bytes for ever.
+            Class::Original | Class::InDialog => true,
+            // Only the first that claims to be one.
+            Class::Copy => !is_known,
+            _ => false,
+        };
+        if !remembered || !priority || !self.parts.transactions.is_on() {
+            message.txn = if priority && message.class == Class::Original { message.txn } else { 0 };
+            return None;
+        }
+        if message.txn == 0 {
+            message.txn = self.txn_hash(message);
+        }
+        let known = self.parts.transactions.recall(message.txn, now_ns)?;
+        message.class = Class::Copy;
+        message.txn = 0;
+        Some(known)
+    }
+
     fn txn_hash(&self, message: &Waiting) -> u64 {
         let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
         let start = sip::start_line::skip_line_ends(payload);
@@ -191,7 +246,10 @@ impl Worker {
 
     /// The lane and the message of a packet from the reject ring.
     pub(super) fn read_rejected(&mut self, frame: Frame) -> Option<(usize, Waiting)> {
-        let Arrived { index, message, .. } = self.read(frame)?;
+        let Arrived { index, mut message, .. } = self.read(frame)?;
+        if message.class == Class::Copy {
+            message.txn = 0;
+        }
         self.parts.lanes[index].counters.received(message.class);
         Some((index, message))
     }

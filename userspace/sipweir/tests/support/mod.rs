@@ -13,7 +13,7 @@ use afxdp::testing::{Dropped, EgressWire, Wire, egress_pair, pair};
 use afxdp::{EgressConfig, MappedWords, PortConfig};
 use overload::{
     AnyGate, CallQueue, Credit, CreditConfig, Gate, GateConfig, QueueCapacity, RateConfig, ReceiveQueue,
-    TokenBucket,
+    SLOTS, TokenBucket,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use sip::{Class, Marker, Method, ReplyLine, Seed};
@@ -21,6 +21,7 @@ use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::{Lane, ReplyPolicy};
+use sipweir::transactions::Transactions;
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
 use xdp_prog::abi::{QUEUES_MAX, SERVICES_MAX};
@@ -69,6 +70,7 @@ pub struct Bench {
     pub lane: Arc<LaneCounters>,
     pub counters: Arc<WorkerCounters>,
     pub gates: Arc<MappedWords>,
+    pub table: Arc<MappedWords>,
     pub now_ns: u64,
 }
 
@@ -79,6 +81,8 @@ pub struct Setup {
     pub max_wait_ns: u64,
     pub rate_per_s: f64,
     pub reply: Option<u16>,
+    /// Buckets of the transaction table.
+    pub buckets: usize,
     pub port: PortConfig,
 }
 
@@ -90,14 +94,14 @@ impl Default for Setup {
             max_wait_ns: 400 * MS,
             rate_per_s: 1000.0,
             reply: Some(503),
+            buckets: 64,
             port: PortConfig::default(),
         }
     }
 }
 
-pub fn words() -> Arc<MappedWords> {
-    let words = SERVICES_MAX * QUEUES_MAX;
-    let fd = memfd_create("gates", MemfdFlags::CLOEXEC).expect("memfd");
+pub fn words(words: usize) -> Arc<MappedWords> {
+    let fd = memfd_create("words", MemfdFlags::CLOEXEC).expect("memfd");
     ftruncate(&fd, 8 * words as u64).expect("size");
     Arc::new(MappedWords::map(std::os::fd::AsFd::as_fd(&fd), words).expect("map"))
 }
@@ -134,7 +138,8 @@ impl Bench {
             counters: Arc::clone(&lane_counters),
             looked_ns: 0,
         };
-        let gates = words();
+        let gates = words(SERVICES_MAX * QUEUES_MAX);
+        let table = words(setup.buckets * SLOTS);
         let counters = Arc::new(WorkerCounters::default());
         let worker = Worker::new(Parts {
             port,
@@ -144,13 +149,14 @@ impl Bench {
             gates: Arc::clone(&gates),
             queue: 0,
             seed: Seed([1, 2, 3, 4]),
+            transactions: Transactions::new(Some(Arc::clone(&table))),
             wake: Arc::new(Wake::new().expect("eventfd")),
             stop: Arc::new(AtomicBool::new(false)),
             spin: true,
             drop_not_sip: false,
             counters: Arc::clone(&counters),
         });
-        Self { worker, wire, egress, server, lane: lane_counters, counters, gates, now_ns }
+        Self { worker, wire, egress, server, lane: lane_counters, counters, gates, table, now_ns }
     }
 
     /// One turn, `later_ns` after the last.

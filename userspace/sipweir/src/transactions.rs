@@ -1,0 +1,174 @@
+//! The transaction table as an instance has it: memory shared with the XDP program, used by every worker, swept by the
+//! main thread.
+//!
+//! What a slot means and why no state kills a call: `overload::TransactionTable`. What a copy gets is decided where it
+//! is seen: in the XDP program (`classifier.bpf.c`), or for what that could not decide in `worker/receive.rs`. Here are
+//! only the handles, and the counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use afxdp::MappedWords;
+use overload::{COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, TransactionState, TransactionTable};
+use sip::Method;
+
+use crate::counters::WorkerCounters;
+
+/// Every bucket is swept in this time, which must be below 200 s (times in slots wrap).
+const SWEEP_NS: u64 = 64_000_000_000;
+
+/// A worker's handle; without a table every request is unknown and nothing is entered.
+#[derive(Debug, Clone, Default)]
+pub struct Transactions {
+    words: Option<Arc<MappedWords>>,
+}
+
+impl Transactions {
+    /// The table in this memory.
+    #[must_use]
+    pub const fn new(words: Option<Arc<MappedWords>>) -> Self {
+        Self { words }
+    }
+
+    fn table(&self) -> Option<TransactionTable<'_>> {
+        TransactionTable::new(self.words.as_ref()?.words())
+    }
+
+    /// True if there is a table.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.words.is_some()
+    }
+
+    /// What is known of a request that arrives.
+    #[must_use]
+    pub fn recall(&self, hash: u64, now_ns: u64) -> Option<Known> {
+        self.table()?.recall(hash, now_ns)
+    }
+
+    /// Notes what became of a request. A hash of 0 is no request's.
+    pub fn settle(&self, hash: u64, state: TransactionState, now_ns: u64, counters: &WorkerCounters) {
+        if hash == 0 {
+            return;
+        }
+        match self.table().map(|table| table.settle(hash, state, now_ns)) {
+            Some(Entered::Evicted) => counters.transactions_evicted.add(1),
+            Some(Entered::Lost) => counters.transactions_lost.add(1),
+            Some(Entered::New | Entered::Updated) | None => {}
+        }
+    }
+
+    /// Forgets a request that was lost before the server got it.
+    pub fn forget(&self, hash: u64, now_ns: u64) {
+        if hash != 0
+            && let Some(table) = self.table()
+        {
+            table.forget(hash, now_ns);
+        }
+    }
+}
+
+/// More copies than clients of RFC 3261 send for this method.
+#[must_use]
+pub const fn in_excess(known: Known, method: Method) -> bool {
+    known.copies > if matches!(method, Method::Invite) { COPIES_OF_INVITE } else { COPIES_OF_OTHERS }
+}
+
+/// How full the table is; read by the control thread.
+#[derive(Debug, Default)]
+pub struct Occupancy {
+    /// Transactions remembered at the last full sweep.
+    pub live: AtomicU64,
+    /// Transactions that the XDP program forgot before their time.
+    pub evicted_in_kernel: AtomicU64,
+}
+
+/// Clears what is too old, a part at a time, and counts the rest.
+#[derive(Debug)]
+pub struct Sweeper {
+    words: Arc<MappedWords>,
+    next: usize,
+    counted: usize,
+    last_ns: u64,
+    occupancy: Arc<Occupancy>,
+}
+
+impl Sweeper {
+    /// A sweeper that begins at `now_ns`.
+    #[must_use]
+    pub const fn new(words: Arc<MappedWords>, occupancy: Arc<Occupancy>, now_ns: u64) -> Self {
+        Self { words, next: 0, counted: 0, last_ns: now_ns, occupancy }
+    }
+
+    /// Sweeps as many buckets as are due since the last call.
+    pub fn sweep(&mut self, now_ns: u64) {
+        let Some(table) = TransactionTable::new(self.words.words()) else { return };
+        let buckets = table.buckets();
+        let elapsed_ns = now_ns.saturating_sub(self.last_ns).min(SWEEP_NS);
+        // At most all of them: the product is below 2^22 * 2^36.
+        let due = (buckets as u64 * elapsed_ns).div_ceil(SWEEP_NS) as usize;
+        self.last_ns = now_ns;
+        let end = (self.next + due).min(buckets);
+        self.counted += table.sweep(self.next..end, now_ns);
+        self.next = end;
+        if self.next == buckets {
+            self.occupancy.live.store(self.counted as u64, Ordering::Relaxed);
+            (self.next, self.counted) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use overload::SLOTS;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn memory(buckets: usize) -> Arc<MappedWords> {
+        let fd = memfd_create("transactions", MemfdFlags::CLOEXEC).expect("memfd");
+        ftruncate(&fd, (8 * SLOTS * buckets) as u64).expect("size");
+        Arc::new(MappedWords::map(fd.as_fd(), SLOTS * buckets).expect("map"))
+    }
+
+    #[test]
+    fn a_full_sweep_counts_and_forgets_in_time_whatever_the_intervals() {
+        for interval_ns in [SECOND_NS / 4, 7 * SECOND_NS, 300 * SECOND_NS] {
+            let words = memory(64);
+            let transactions = Transactions::new(Some(Arc::clone(&words)));
+            let counters = WorkerCounters::default();
+            let occupancy = Arc::new(Occupancy::default());
+            let mut sweeper = Sweeper::new(words, Arc::clone(&occupancy), 0);
+            let mut seen = 0;
+            let mut now_ns = 0;
+            while now_ns < 1000 * SECOND_NS {
+                now_ns += interval_ns;
+                for n in 1..=50_u64 {
+                    let hash = n << 32 | n;
+                    transactions.settle(hash, TransactionState::Shed, now_ns, &counters);
+                }
+                sweeper.sweep(now_ns);
+                seen = seen.max(occupancy.live.load(Ordering::Relaxed));
+            }
+            assert_eq!(seen, 50, "{interval_ns}");
+            for _ in 0..2 {
+                now_ns += SWEEP_NS;
+                sweeper.sweep(now_ns);
+            }
+            assert_eq!(occupancy.live.load(Ordering::Relaxed), 0, "{interval_ns}");
+        }
+    }
+
+    #[test]
+    fn without_a_table_every_request_is_unknown() {
+        let transactions = Transactions::default();
+        let counters = WorkerCounters::default();
+        transactions.settle(1, TransactionState::HandedOver, 0, &counters);
+        transactions.forget(1, 0);
+        assert!(!transactions.is_on() && transactions.recall(1, 0).is_none());
+    }
+}

@@ -1,0 +1,162 @@
+//! Copies without a marker, at the worker: what the transaction table makes of them, over paired rings without a kernel.
+
+mod support;
+
+use overload::{Known, TransactionState, TransactionTable};
+use sip::{Class, Method, Seed};
+use sipweir::counters::Outcome;
+use support::{Bench, CONTROL, MS, NEW, Setup, request};
+
+const URI: &str = "sip:b@example.com";
+
+fn hash_of(message: &str) -> u64 {
+    sip::transaction_hash(&Seed([1, 2, 3, 4]), [198, 51, 100, 7].into(), message.as_bytes(), 0, None)
+}
+
+/// What the table knows of a message, without counting a copy.
+fn known(bench: &Bench, message: &str) -> Option<TransactionState> {
+    let copied =
+        bench.table.words().iter().map(|word| word.load(std::sync::atomic::Ordering::Relaxed).into());
+    let memory: Vec<std::sync::atomic::AtomicU64> = copied.collect();
+    let table = TransactionTable::new(&memory).expect("a table");
+    table.recall(hash_of(message), bench.now_ns).map(|Known { state, .. }| state)
+}
+
+/// A worker whose server takes nothing for now.
+fn busy() -> Bench {
+    let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    bench
+}
+
+#[test]
+fn a_copy_of_a_waiting_request_is_absorbed_and_one_answer_serves_both() {
+    let mut bench = busy();
+    let invite = request("INVITE", URI, "c1");
+    for _ in 0..3 {
+        bench.deliver(&invite).expect("delivered");
+        bench.turn_after(MS);
+    }
+    assert_eq!(known(&bench, &invite), Some(TransactionState::Queued));
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyAbsorbed), 2);
+    bench.server.set_waiting(0);
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server(), [invite.as_str()], "the server sees it once");
+    assert_eq!(known(&bench, &invite), Some(TransactionState::HandedOver));
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_copy_of_a_served_request_reaches_the_server_after_all_originals() {
+    let mut bench = Bench::new(&Setup::default());
+    let invite = request("INVITE", URI, "c1");
+    bench.deliver(&invite).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 1);
+    let other = request("INVITE", URI, "c2");
+    bench.deliver(&invite).expect("delivered");
+    bench.deliver(&other).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server(), [other, invite]);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::HandedOver), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_copy_of_a_refused_request_is_refused_alike_although_the_server_is_free_again() {
+    let mut bench = busy();
+    let invite = request("INVITE", URI, "c1");
+    bench.deliver(&invite).expect("delivered");
+    bench.turn_after(MS);
+    bench.turn_after(401 * MS);
+    let first = bench.replies();
+    assert_eq!((first.len(), bench.lane.outcome_of(Class::Original, Outcome::RejectedLate)), (1, 1));
+    bench.server.set_waiting(0);
+    bench.deliver(&invite).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.replies(), first, "byte for byte");
+    assert!(bench.at_server().is_empty());
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::Rejected), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn more_copies_than_a_client_makes_are_dropped() {
+    let mut bench = Bench::new(&Setup::default());
+    let invite = request("INVITE", URI, "c1");
+    for _ in 0..20 {
+        bench.deliver(&invite).expect("delivered");
+        bench.turn_after(MS);
+    }
+    assert_eq!(bench.at_server().len(), 1 + 6);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyExcess), 13);
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_request_that_was_lost_here_is_an_original_again() {
+    let mut bench = Bench::new(&Setup::default());
+    let bye = request("BYE", URI, "c1");
+    // A wrong checksum ends it at hand-over.
+    let mut packet = support::packet(bye.as_bytes());
+    packet[40] ^= 0x55;
+    let meta = support::meta(bench.now_ns, bye.as_bytes(), Class::InDialog, Method::Bye, None);
+    bench.wire.deliver(CONTROL, &packet, &meta).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.outcome_of(Class::InDialog, Outcome::ChecksumWrong), 1);
+    assert_eq!(known(&bench, &bye), None);
+    bench.deliver(&bye).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server(), [bye]);
+    bench.assert_conserved();
+}
+
+#[test]
+fn what_user_space_finds_is_known_as_well_as_what_the_program_found() {
+    let mut bench = busy();
+    let invite = request("INVITE", URI, "c1");
+    bench.deliver_as(NEW, invite.as_bytes(), Class::Undecided, Method::Other, None).expect("delivered");
+    bench.turn_after(MS);
+    bench.deliver_as(NEW, invite.as_bytes(), Class::Undecided, Method::Other, None).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyAbsorbed), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn acks_cancels_and_emergency_calls_are_never_taken_for_copies() {
+    let mut bench = Bench::new(&Setup::default());
+    for message in [
+        request("ACK", URI, "c1"),
+        request("CANCEL", URI, "c1"),
+        request("INVITE", "urn:service:sos", "c2"),
+        request("INVITE", URI, "c3").replace("Max-Forwards", "Resource-Priority: esnet.0\r\nMax-Forwards"),
+    ] {
+        for _ in 0..20 {
+            bench.deliver(&message).expect("delivered");
+            bench.turn_after(MS);
+            assert_eq!(bench.at_server(), [message.as_str()]);
+        }
+        assert_eq!(known(&bench, &message), None);
+    }
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_marked_copy_of_a_waiting_request_is_absorbed_and_of_a_refused_one_refused() {
+    let mut bench = busy();
+    let invite = request("INVITE", URI, "c1");
+    bench.deliver(&invite.replacen("SIP/2.0\r\n", "SIP/2.0 rtx=0\r\n", 1)).expect("delivered");
+    bench.turn_after(MS);
+    let copy = invite.replacen("SIP/2.0\r\n", "SIP/2.0 rtx=1\r\n", 1);
+    bench.deliver(&copy).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyAbsorbed), 1);
+    bench.turn_after(401 * MS);
+    assert_eq!(bench.replies().len(), 1);
+    bench.deliver(&copy).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.replies().len(), 1);
+    bench.assert_conserved();
+}
