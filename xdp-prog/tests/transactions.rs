@@ -213,7 +213,7 @@ fn the_program_and_user_space_write_the_same_slot_and_lose_no_hand_over() {
     std::thread::scope(|scope| {
         let flips = scope.spawn(|| {
             for call in 0..200_000_u64 {
-                table(&words).settle(call % 3 + 1 << 22, Queued, now);
+                table(&words).settle(((call % 3) + 1) << 22, Queued, now);
                 table(&words).settle(hash, Queued, now);
             }
             while table(&words).settle(hash, HandedOver, now) == overload::Entered::Lost {}
