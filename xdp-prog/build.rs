@@ -1,4 +1,4 @@
-//! Compiles `classifier.bpf.c` with clang and generates its skeleton into `OUT_DIR`.
+//! Compiles the programs with clang and generates their skeletons into `OUT_DIR`.
 //!
 //! The compiler is `$CLANG`, else `clang` from the path. Nothing is downloaded and nothing is written beside the
 //! source. The headers of libbpf come with `libbpf-sys`; those of the kernel (`linux/bpf.h`) are the system's.
@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCE: &str = "classifier.bpf.c";
+/// Name of a program; its source is `NAME.bpf.c`.
+const PROGRAMS: [&str; 2] = ["classifier", "yardstick"];
 const HEADERS: [&str; 11] = [
     "abi.h",
     "headers.h",
@@ -30,7 +31,9 @@ const HEADERS: [&str; 11] = [
 const CPU: &str = "-mcpu=v3";
 
 fn main() -> ExitCode {
-    println!("cargo::rerun-if-changed={SOURCE}");
+    for program in PROGRAMS {
+        println!("cargo::rerun-if-changed={program}.bpf.c");
+    }
     for header in HEADERS {
         println!("cargo::rerun-if-changed={header}");
     }
@@ -60,13 +63,17 @@ fn build() -> Result<(), String> {
         args.push(OsString::from("-idirafter"));
         args.push(dir.into_os_string());
     }
-    SkeletonBuilder::new()
-        .source(SOURCE)
-        .obj(out_dir.join("classifier.o"))
-        .clang(&clang)
-        .clang_args(args)
-        .build_and_generate(out_dir.join("classifier.skel.rs"))
-        .map_err(|error| format!("{SOURCE}: {error:#}"))
+    for program in PROGRAMS {
+        let source = format!("{program}.bpf.c");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(out_dir.join(format!("{program}.o")))
+            .clang(&clang)
+            .clang_args(args.clone())
+            .build_and_generate(out_dir.join(format!("{program}.skel.rs")))
+            .map_err(|error| format!("{source}: {error:#}"))?;
+    }
+    Ok(())
 }
 
 /// The directory of `asm/types.h`, which clang does not search when it compiles for BPF; none is needed where it is

@@ -4,9 +4,8 @@
  *
  * The order of decisions: not for a service (pass) - not to be decided here: fragment, exotic, oversize
  * (pass) - keep-alive, STUN, no SIP (ring `retransmission`, whose turn comes last, or drop by setting) - what
- * the start line alone decides (control) - what the transaction table knows (copies) - a marker that says
- * copy
- * - the gate: while it is normal, the rest goes to ring `new` unread; otherwise the headers are read, and an
+ * the start line alone decides (control, marked copies) - what the transaction table knows (copies) - the
+ * gate: while it is normal, the rest goes to ring `new` unread; otherwise the headers are read, and an
  * original outside the admitted share is shed. Whatever a bounded scan cannot tell goes to ring `new` as
  * `undecided`.
  *
@@ -201,11 +200,11 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 	case CLASS_KEEPALIVE:
 	case CLASS_STUN:
 	case CLASS_NOT_SIP:
+	case CLASS_COPY: /* The worker asks the table: a claim to be a copy spares this side the hash. */
 		return VERDICT_RING_RETRANSMISSION;
 	case CLASS_UNDECIDED:
 		return VERDICT_RING_NEW;
 	case CLASS_ORIGINAL:
-	case CLASS_COPY:
 	case CLASS_IN_DIALOG:
 		if (has_transactions && judge_copy(ctx, message, &verdict))
 			return verdict;
@@ -213,8 +212,6 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 	default:
 		return VERDICT_RING_CONTROL;
 	}
-	if (message->meta.class == CLASS_COPY)
-		return VERDICT_RING_RETRANSMISSION;
 	if (message->meta.class == CLASS_IN_DIALOG)
 		return VERDICT_RING_CONTROL;
 	return judge_original(ctx, message);

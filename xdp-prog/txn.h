@@ -151,11 +151,14 @@ __noinline __u64 hash_transaction(struct xdp_md *ctx, struct message *message)
 	len = end - start - message->meta.marker_len;
 	if (message->meta.marker_len) {
 		/* The words up to and across the marker, and one more if that makes their number even. */
-		__u64 words = ((message->meta.marker_offset - start) / 16 + 1) * 2;
+		__u64 marker = message->meta.marker_offset, words = ((marker - start) / 16 + 1) * 2, word;
 
 		for (__u32 i = 0;
-		     i < MARKED_WORDS_MAX && bytes_left(i, words) > 0 && bytes_left(i * 8, len) > 0; i++)
-			hash_word(&lanes, i, marked_word(ctx, message, i * 8));
+		     i < MARKED_WORDS_MAX && bytes_left(i, words) > 0 && bytes_left(i * 8, len) > 0; i++) {
+			if (bytes_left(start + i * 8, marker) < 8 || !word_at(&window, start + i * 8, &word))
+				word = marked_word(ctx, message, i * 8);
+			hash_word(&lanes, i, word);
+		}
 		start += words * 8 + message->meta.marker_len;
 	}
 	hash_plain(&window, &lanes, start, end);

@@ -36,6 +36,7 @@ mod meta;
 mod settings;
 mod skeleton;
 mod test_run;
+mod yardstick;
 
 pub use attach::{AttachMode, Attached, Mode};
 pub use counters::{CounterReader, Counters};
@@ -44,3 +45,4 @@ pub use load::Classifier;
 pub use meta::Meta;
 pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, ServiceAddress, Settings};
 pub use test_run::{Action, TestRun};
+pub use yardstick::Yardstick;

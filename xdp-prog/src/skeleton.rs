@@ -1,4 +1,4 @@
-//! What `libbpf-cargo` generates from the compiled program. Nothing here is written by hand.
+//! What `libbpf-cargo` generates from the compiled programs. Nothing here is written by hand.
 
 #![allow(
     unsafe_code,
@@ -11,3 +11,8 @@
 #![allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, reason = "generated code")]
 
 include!(concat!(env!("OUT_DIR"), "/classifier.skel.rs"));
+
+/// The yardstick's.
+pub(crate) mod yardstick {
+    include!(concat!(env!("OUT_DIR"), "/yardstick.skel.rs"));
+}

@@ -174,6 +174,12 @@ impl<'a> TransactionTable<'a> {
         live
     }
 
+    /// The words that hold this request now, whatever its age; for tools that replay traffic.
+    pub fn slots_of(&self, hash: u64) -> impl Iterator<Item = &'a AtomicU64> {
+        let words = self.buckets_of(hash).into_iter().flatten();
+        words.filter(move |word| Slot(word.load(Ordering::Relaxed)).is_of(hash))
+    }
+
     /// Buckets.
     #[must_use]
     pub const fn buckets(&self) -> usize {

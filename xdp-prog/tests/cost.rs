@@ -1,0 +1,72 @@
+//! What the program costs for a 600-byte INVITE, as a multiple of a bare redirect measured in the same run. Needs root.
+//!
+//! `cargo test -p sipweir-xdp-prog --test cost -- --nocapture` prints the ratios. The two programs take turns, and the
+//! best of many short series counts, because a shared machine only ever adds time.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{DISCARD, OVERLOAD, Packet, gate, set_gates};
+use xdp_prog::{Classifier, Settings, Yardstick};
+
+const SERIES: usize = 40;
+const RUNS_A_SERIES: u32 = 20_000;
+/// 16 MiB, the default.
+const BUCKETS: u32 = 1 << 18;
+
+/// An INVITE of 600 bytes with a short body.
+fn invite(first: &str) -> Packet {
+    let head = String::from_utf8_lossy(support::INVITE)
+        .replacen("INVITE sip:bob@example.com SIP/2.0", first, 1)
+        .into_bytes();
+    let mut datagram = head;
+    datagram.resize(600, b'v');
+    Packet::with(datagram)
+}
+
+struct Case {
+    name: &'static str,
+    ratio_max: f64,
+    packet: Packet,
+    classifier: Classifier,
+}
+
+fn case(name: &'static str, ratio_max: f64, first: &str, word: u64, buckets: u32) -> Case {
+    let settings = Settings { transaction_buckets: buckets, ..support::settings() };
+    let mut classifier = support::load(&settings);
+    set_gates(&mut classifier, word);
+    Case { name, ratio_max, packet: invite(first), classifier }
+}
+
+#[test]
+fn the_cost_of_an_invite_stays_within_its_multiple_of_a_bare_redirect() {
+    const PLAIN: &str = "INVITE sip:bob@example.com SIP/2.0";
+    let cases = [
+        case("marked copy", 12.0, "INVITE sip:bob@example.com SIP/2.0 rtx=1", 0, BUCKETS),
+        // The first run enters it as shed, all others are its copies.
+        case("copy from the table", 20.0, PLAIN, gate(DISCARD, 0), BUCKETS),
+        case("unmarked original, gate normal", 40.0, PLAIN, 0, BUCKETS),
+        case("unmarked original, gate sheds", 60.0, PLAIN, gate(OVERLOAD, 0), 0),
+        case("unmarked original, gate admits by share", 60.0, PLAIN, gate(OVERLOAD, u32::MAX), BUCKETS),
+    ];
+    let yardstick = Yardstick::load().expect("loaded");
+    let mut bare = Duration::MAX;
+    let mut best = [Duration::MAX; 5];
+    for _ in 0..SERIES {
+        for (best, case) in best.iter_mut().zip(&cases) {
+            let bytes = case.packet.bytes();
+            bare = bare.min(yardstick.time_run(&bytes, RUNS_A_SERIES).expect("timed"));
+            *best = (*best).min(case.classifier.time_run(&bytes, RUNS_A_SERIES).expect("timed"));
+        }
+    }
+    println!("bare redirect: {} ns", bare.as_nanos());
+    for (best, case) in best.iter().zip(&cases) {
+        let ratio = best.as_secs_f64() / bare.as_secs_f64();
+        println!("{}: {} ns, {ratio:.1} of at most {}", case.name, best.as_nanos(), case.ratio_max);
+    }
+    for (best, case) in best.iter().zip(&cases) {
+        let ratio = best.as_secs_f64() / bare.as_secs_f64();
+        assert!(ratio <= case.ratio_max, "{}: {ratio:.1} times a bare redirect", case.name);
+    }
+}
