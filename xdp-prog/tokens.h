@@ -159,12 +159,17 @@ __noinline int long_method_len(struct xdp_md *ctx, __u32 start)
 __noinline int skip_line_ends(struct xdp_md *ctx, __u32 offset, __u32 end)
 {
 	struct window window = window_of(ctx);
+	__u64 at = offset;
 
 	for (int i = 0; i <= LEADING_MAX; i++) {
-		int byte = bytes_left(offset + i, end) > 0 ? byte_at(&window, offset + i) : -1;
+		int byte = bytes_left(at, end) > 0 ? byte_at(&window, at) : -1;
+		_Bool is_end = (byte == '\r') | (byte == '\n');
 
-		if (byte != '\r' && byte != '\n')
-			return offset + i;
+		/* One comparison: of two, some compilers make a read of a stack slot that was not written. */
+		asm volatile("" : "+r"(is_end));
+		if (!is_end)
+			return at;
+		at++;
 	}
 	return 0;
 }
