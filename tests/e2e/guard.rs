@@ -33,6 +33,20 @@ pub(crate) fn kernel_packets(status: &Value, class: Option<&str>) -> u64 {
         .sum()
 }
 
+/// ACKs to sipweir's own answers that ended at sipweir: in a worker or, as a drop of that class, in the XDP program.
+pub(crate) fn absorbed_acks(status: &Value) -> u64 {
+    let outcomes = status.pointer("/services/main/outcomes").and_then(Value::as_object);
+    let outcomes = outcomes.unwrap_or_else(|| panic!("no outcomes in {status}"));
+    let workers: u64 = outcomes.values().filter_map(|class| class["ack_absorbed"].as_u64()).sum();
+    let rows = status["kernel"].as_array().unwrap_or_else(|| panic!("no kernel counters in {status}"));
+    let kernel: u64 = rows
+        .iter()
+        .filter(|row| row["class"] == "ack" && row["verdict"] == "drop")
+        .filter_map(|row| row["packets"].as_u64())
+        .sum();
+    workers + kernel
+}
+
 /// Ends sipweir in an orderly way and looks that nothing of it is left: exit 0 (it checks its frames itself), no program on
 /// the interface, no hand-off device.
 #[track_caller]

@@ -1,10 +1,11 @@
-//! End to end, in network namespaces. Needs root, SIPp and Kamailio: `cargo xtask test` installs them.
+//! End to end, in network namespaces. Needs root, SIPp, Kamailio and Sofia-SIP: `cargo xtask test` installs them.
 //!
 //! | module | topology | what it proves |
 //! |---|---|---|
 //! | `namespaces` | any | what a test makes is gone after it, also when it panics |
 //! | `commands` | – | `classify`, `check` and `demo` as a user calls them |
 //! | `guarded` | callers – sipweir – server | the main job: best at 3 × the load, priority over copies, fail open by class, server gone |
+//! | `stacks` | callers – sipweir – server (– phones) | Kamailio as registrar and proxy, Sofia-SIP: admitted calls complete at 3 × the load |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -19,5 +20,6 @@ mod failures;
 mod guard;
 mod guarded;
 mod namespaces;
+mod stacks;
 mod topology;
 mod unguarded;

@@ -1,4 +1,4 @@
-//! A real Kamailio of known capacity (`scenarios/kamailio.cfg`).
+//! A real Kamailio of known capacity.
 
 use std::net::SocketAddr;
 use std::process::ExitStatus;
@@ -11,19 +11,37 @@ use crate::process::Process;
 use crate::udp_socket::PortState;
 use crate::wait_until;
 
-const TEMPLATE: &str = include_str!("../scenarios/kamailio.cfg");
-
 /// From the start of the process to its bound socket. Far more than it takes (0.2 s), for a machine that is busy.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the server does; each is a routing script in `scenarios/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Script {
+    /// Answers everything without state: copies cost as much as originals.
+    Stateless,
+    /// Registers phones and relays calls to them, with transactions, in the path of its dialogs.
+    Registrar,
+}
+
+impl Script {
+    fn template(self) -> &'static str {
+        match self {
+            Self::Stateless => include_str!("../scenarios/kamailio.cfg"),
+            Self::Registrar => include_str!("../scenarios/registrar.cfg"),
+        }
+    }
+}
 
 /// How the server is to be.
 #[derive(Debug, Clone)]
 pub struct KamailioPlan {
+    /// What it does.
+    pub script: Script,
     /// Where it listens.
     pub listen: SocketAddr,
     /// Worker processes.
     pub children: u32,
-    /// What each INVITE costs one of them. They sleep it off.
+    /// What each INVITE (of a registrar: each REGISTER too) costs one of them. They sleep it off.
     pub invite_cost: Duration,
     /// What it may ask of SO_RCVBUF. The kernel gives at most net.core.rmem_max and doubles it.
     ///
@@ -33,10 +51,17 @@ pub struct KamailioPlan {
 }
 
 impl KamailioPlan {
-    /// A server of about 1000 INVITE/s.
+    /// A stateless server of about 1000 INVITE/s.
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
-        Self { listen, children: 4, invite_cost: Duration::from_micros(3900), receive_buffer_bytes: 212_992 }
+        let invite_cost = Duration::from_micros(3900);
+        Self { script: Script::Stateless, listen, children: 4, invite_cost, receive_buffer_bytes: 212_992 }
+    }
+
+    /// A registrar and proxy of 125 REGISTER and INVITE/s: each makes many messages more.
+    #[must_use]
+    pub fn registrar(listen: SocketAddr) -> Self {
+        Self { script: Script::Registrar, invite_cost: Duration::from_millis(32), ..Self::new(listen) }
     }
 
     /// INVITEs a second if nothing but their cost took time. What it reaches is 2 to 6 % less; measure it.
@@ -46,7 +71,8 @@ impl KamailioPlan {
     }
 
     fn configuration(&self) -> String {
-        TEMPLATE
+        let template = self.script.template();
+        template
             .replace("@LISTEN@", &self.listen.to_string())
             .replace("@CHILDREN@", &self.children.to_string())
             .replace("@INVITE_COST_US@", &self.invite_cost.as_micros().to_string())
@@ -80,9 +106,9 @@ impl Kamailio {
             // In the foreground but with children, and log to standard error.
             "-DD",
             "-E",
-            // Shared and private memory, MiB: small, it keeps no state.
+            // Shared and private memory, MiB: for transactions and bindings of a test's length.
             "-m",
-            "32",
+            "64",
             "-M",
             "4",
         ];

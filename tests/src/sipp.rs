@@ -7,16 +7,15 @@ pub mod statistics;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::netns::NetNs;
 use crate::process::Process;
+use crate::wait::POLL_INTERVAL;
 use crate::wait_until;
 pub use statistics::{Snapshot, Statistics, Window};
-
-const SCENARIO: &str = include_str!("../scenarios/call.xml");
 
 /// Calls that may be going on at once, if the load does not say: more than any test starts in timer B's 32 s.
 ///
@@ -26,8 +25,35 @@ const CONCURRENT_MAX: u32 = 1_000_000;
 /// RFC 3261 timer A doubles from T1 until timer B, 64 T1, has passed: six copies. SIPp would send five.
 const INVITE_COPIES_MAX: &str = "6";
 
+/// Characters of SIPp's errors that are shown.
+const ERRORS_SHOWN: usize = 4000;
+
 /// RFC 3261 timer E doubles up to T2: ten copies until timer F.
 const OTHER_COPIES_MAX: &str = "10";
+
+/// What a call of the load does; each is a file in `scenarios/`. All of them count what was answered, completed and refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scenario {
+    /// INVITE, ACK, BYE. The only one that can be marked.
+    Call,
+    /// INVITE, ACK, re-INVITE, ACK, INFO with a DTMF digit, BYE.
+    Conversation,
+    /// INVITE, and CANCEL as soon as it rings.
+    Cancelled,
+    /// REGISTER with that address as contact.
+    Register(SocketAddr),
+}
+
+impl Scenario {
+    fn xml(self) -> &'static str {
+        match self {
+            Self::Call => include_str!("../scenarios/call.xml"),
+            Self::Conversation => include_str!("../scenarios/conversation.xml"),
+            Self::Cancelled => include_str!("../scenarios/cancelled.xml"),
+            Self::Register(_) => include_str!("../scenarios/register.xml"),
+        }
+    }
+}
 
 /// Which marker the INVITEs carry (docs/marker.md). Originals and copies alike say `rtx=0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +80,8 @@ impl Marking {
 /// The calls that are to be made.
 #[derive(Debug, Clone)]
 pub struct CallLoad {
+    /// What each call does.
+    pub scenario: Scenario,
     /// New calls a second.
     pub rate_per_s: u32,
     /// End after so many calls. `None`: until stopped.
@@ -62,7 +90,8 @@ pub struct CallLoad {
     pub concurrent_max: Option<u32>,
     /// The marker.
     pub marking: Marking,
-    /// User part of the called address. `scenarios/kamailio.cfg` refuses `busy`.
+    /// User part of the called or registered address. `scenarios/kamailio.cfg` refuses `busy`; `ringer` of
+    /// `stacks/sofia.c` does not answer before it is cancelled.
     pub callee: &'static str,
 }
 
@@ -70,7 +99,14 @@ impl CallLoad {
     /// Unmarked calls at that rate until stopped.
     #[must_use]
     pub fn at(rate_per_s: u32) -> Self {
-        Self { rate_per_s, calls: None, concurrent_max: None, marking: Marking::Off, callee: "service" }
+        let (scenario, marking, callee) = (Scenario::Call, Marking::Off, "service");
+        Self { scenario, rate_per_s, calls: None, concurrent_max: None, marking, callee }
+    }
+
+    /// The same with calls to that user that go that way.
+    #[must_use]
+    pub fn doing(self, scenario: Scenario, callee: &'static str) -> Self {
+        Self { scenario, callee, ..self }
     }
 
     /// The same, ending after so many calls.
@@ -91,7 +127,7 @@ impl CallLoad {
 pub struct Sipp {
     process: Process,
     statistics: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Sipp {
@@ -103,22 +139,35 @@ impl Sipp {
     #[must_use]
     pub fn start(namespace: &NetNs, from: SocketAddr, to: SocketAddr, load: &CallLoad) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
-        std::fs::write(folder.path().join("call.xml"), SCENARIO).expect("write call.xml");
+        std::fs::write(folder.path().join("scenario.xml"), load.scenario.xml()).expect("write scenario.xml");
         let (rate, calls) = (load.rate_per_s.to_string(), load.calls.map(|calls| calls.to_string()));
         let concurrent = load.concurrent_max.unwrap_or(CONCURRENT_MAX).to_string();
         let (target, local_ip, local_port) = (to.to_string(), bracketed(from), from.port().to_string());
         let (mark_uri, mark_line) = load.marking.parts();
-        let mut argv = vec!["sipp", &target, "-sf", "call.xml", "-i", &local_ip, "-p", &local_port];
+        let mut argv = vec!["sipp", &target, "-sf", "scenario.xml", "-i", &local_ip, "-p", &local_port];
         argv.extend(["-s", load.callee, "-key", "mark_uri", mark_uri, "-key", "mark_line", mark_line]);
+        let contact = match load.scenario {
+            Scenario::Register(contact) => contact.to_string(),
+            Scenario::Call | Scenario::Conversation | Scenario::Cancelled => String::new(),
+        };
+        if !contact.is_empty() {
+            argv.extend(["-key", "contact", &contact]);
+        }
+        if load.scenario != Scenario::Call {
+            // Copies of earlier answers may come late and do not fail the call. A wrong answer
+            // still does: the request is sent again until it is given up.
+            argv.extend(["-default_behaviors", "all,-abortunexp"]);
+        }
         argv.extend(["-r", &rate, "-l", &concurrent]);
         argv.extend(["-max_invite_retrans", INVITE_COPIES_MAX, "-max_non_invite_retrans", OTHER_COPIES_MAX]);
         // A row of statistics every second; no keyboard, no screen.
         argv.extend(["-trace_stat", "-stf", "statistics.csv", "-fd", "1", "-nostdin"]);
+        argv.extend(["-trace_err", "-error_file", "errors.log"]);
         if let Some(calls) = &calls {
             argv.extend(["-m", calls]);
         }
         let process = namespace.start("sipp", &argv, folder.path());
-        Self { process, statistics: folder.path().join("statistics.csv"), _folder: folder }
+        Self { process, statistics: folder.path().join("statistics.csv"), folder }
     }
 
     /// What it has counted so far.
@@ -156,10 +205,30 @@ impl Sipp {
     /// If that takes longer than `timeout` or it fails for another reason than a failed call, with its output.
     #[track_caller]
     pub fn finish(mut self, timeout: Duration) -> Statistics {
-        let status = self.process.wait(timeout);
+        let deadline = Instant::now() + timeout;
+        let status = loop {
+            if let Some(status) = self.process.ended() {
+                break status;
+            }
+            if Instant::now() >= deadline {
+                panic!("still calls after {timeout:?}: {}\n{}", self.process.describe(), self.errors());
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        };
         // 0: every call went through the scenario; 1: at least one did not. Which is for the test to judge, by counts.
         assert!(matches!(status.code(), Some(0 | 1)), "{}", self.process.describe());
-        self.statistics()
+        let statistics = self.statistics();
+        if statistics.totals().failed > 0 {
+            // Shown when the test fails.
+            println!("{}", self.errors());
+        }
+        statistics
+    }
+
+    /// What it says of the first calls that did not go through the scenario.
+    fn errors(&self) -> String {
+        let errors = std::fs::read_to_string(self.folder.path().join("errors.log")).unwrap_or_default();
+        format!("SIPp's first errors:\n{}", errors.chars().take(ERRORS_SHOWN).collect::<String>())
     }
 }
 

@@ -36,7 +36,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 13] = [
+const PACKAGES: [Package; 14] = [
     Package {
         name: "clang",
         why: "compiles the XDP program",
@@ -91,6 +91,12 @@ const PACKAGES: [Package; 13] = [
         why: "the SIP server that the end-to-end tests guard",
         purpose: Purpose::EndToEnd,
         sign: Sign::Executable("kamailio"),
+    },
+    Package {
+        name: "libsofia-sip-ua-dev",
+        why: "Sofia-SIP, the other SIP stack that the end-to-end tests guard",
+        purpose: Purpose::EndToEnd,
+        sign: Sign::Header("sofia-sip-1.12/sofia-sip/nua.h"),
     },
     Package {
         name: "clang-format",
@@ -206,7 +212,10 @@ mod tests {
     #[test]
     fn the_line_for_the_user_names_exactly_what_is_missing() {
         let packages: Vec<&Package> = PACKAGES.iter().filter(|p| p.purpose == Purpose::EndToEnd).collect();
-        assert_eq!(apt_line(&packages), "apt-get install -y --no-install-recommends sip-tester kamailio");
+        assert_eq!(
+            apt_line(&packages),
+            "apt-get install -y --no-install-recommends sip-tester kamailio libsofia-sip-ua-dev"
+        );
     }
 
     #[test]
