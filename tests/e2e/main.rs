@@ -6,6 +6,7 @@
 //! | `commands` | – | `classify`, `check` and `demo` as a user calls them |
 //! | `guarded` | callers – sipweir – server | the main job: best at 3 × the load, priority over copies, fail open by class, server gone |
 //! | `stacks` | callers – sipweir – server (– phones) | Kamailio as registrar and proxy, Sofia-SIP: admitted calls complete at 3 × the load |
+//! | `transactions` | client – sipweir – server, byte for byte | refused: one answer, one ACK, nothing at the server; handed over: the server repairs a lost answer |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -22,4 +23,5 @@ mod guarded;
 mod namespaces;
 mod stacks;
 mod topology;
+mod transactions;
 mod unguarded;
