@@ -9,18 +9,24 @@
 //! ```
 //!
 //! A CANCEL or ACK must not overtake the INVITE that still waits: the server would answer 481 and ring afterwards.
-//! Moving the INVITE forward keeps both the order and the priority of what refers to it. Copies are not moved; their
-//! original, which counts, always leaves before them.
+//! Moving the INVITE forward keeps both the order and the priority of what refers to it. Copies are not moved: their
+//! original, which counts, always leaves before them, and once a younger message of the call is here the client has
+//! moved on. A copy that still waits then is outdated and leaves by [`CallQueue::pop_outdated`], not to the server.
+//!
+//! A control message of a source above its cap is *surplus*: it waits in the copy lane ([`CallQueue::push_surplus`]). It is
+//! no copy, so a younger message of its call takes it along, as control messages take originals.
 //!
 //! Everything is allocated by [`CallQueue::new`]. Each operation touches a bounded number of places: a slab slot,
 //! list neighbours, and at most [`calls::GROUPS_PER_BUCKET`] calls of one index bucket, whatever the keys are.
 //! Pulling a call forward costs a step for each original moved, and each is moved once.
 
 mod calls;
+mod copies;
 mod slab;
 
 use self::calls::CallIndex;
-use self::slab::{Line, Slab};
+pub use self::copies::SURPLUS_PER_CALL_MAX;
+use self::slab::{Entry, Line, Slab};
 use crate::Nanos;
 use crate::gate::Discipline;
 
@@ -86,7 +92,7 @@ pub struct Served<T> {
     pub item: T,
     /// The lane it was pushed into.
     pub lane: Lane,
-    /// True for an original that a later message of its call has pulled forward.
+    /// True for what a later message of its call has pulled forward.
     pub promoted: bool,
     /// Time since its arrival; 0 when the clock says it arrives in the future.
     pub waited_ns: Nanos,
@@ -94,8 +100,8 @@ pub struct Served<T> {
 
 /// The waiting line of one service at one worker.
 ///
-/// INVARIANT: an original is in the call index exactly while it waits in the new lane of a priority queue under a key
-/// other than 0; and messages pushed = popped + expired + held.
+/// INVARIANT: a message is in the index of calls exactly while it waits in the new line of a priority queue under a key
+/// other than 0, and in the index of copies while it waits in the copy line; and messages pushed = popped + expired + outdated + held.
 #[derive(Debug)]
 pub struct CallQueue<T> {
     discipline: Discipline,
@@ -107,6 +113,9 @@ pub struct CallQueue<T> {
     held: [usize; 3],
     promoted: usize,
     calls: CallIndex,
+    copies: CallIndex,
+    /// Copies that are not to be served any more.
+    outdated: Line,
 }
 
 impl<T> CallQueue<T> {
@@ -120,12 +129,14 @@ impl<T> CallQueue<T> {
             lines: [Line::EMPTY; 3],
             held: [0; 3],
             promoted: 0,
-            calls: CallIndex::new(capacity.total()),
+            calls: CallIndex::new(capacity.total(), capacity.total()),
+            copies: CallIndex::new(capacity.total(), capacity.copy as usize),
+            outdated: Line::EMPTY,
         }
     }
 
     /// Appends a message that arrived at `arrival_ns`. `call_key` says to which call it belongs, 0 that this is not
-    /// known, in which case it neither pulls anything forward nor is pulled.
+    /// known, in which case it neither pulls anything forward nor is pulled, nor outdates a copy.
     ///
     /// # Errors
     /// The message itself, when its lane has no room. Nothing has changed then.
@@ -134,22 +145,30 @@ impl<T> CallQueue<T> {
             return Err(item);
         }
         // Room in a lane is room in the slab, which is as large as all lanes together.
-        let slot = self.slab.insert(item, lane, call_key, arrival_ns)?;
+        let slot = self.slab.insert(Entry { item, lane, surplus: false, call_key, arrival_ns })?;
         self.held[lane as usize] += 1;
         match (self.discipline, lane) {
             (Discipline::Fifo, _) => self.slab.append(&mut self.lines[0], slot),
             (Discipline::Priority, Lane::Control) => {
                 self.pull_forward(call_key);
+                self.settle_copies(call_key, arrival_ns, Some(lane));
                 self.slab.append(&mut self.lines[Lane::Control as usize], slot);
             }
-            (Discipline::Priority, _) => {
-                if lane == Lane::New && call_key != 0 {
-                    self.calls.append(slot, call_key);
-                }
-                self.slab.append(&mut self.lines[lane as usize], slot);
+            (Discipline::Priority, Lane::New) => {
+                self.settle_copies(call_key, arrival_ns, Some(lane));
+                self.append_indexed(Lane::New, slot, call_key);
             }
+            (Discipline::Priority, Lane::Copy) => self.append_indexed(Lane::Copy, slot, call_key),
         }
         Ok(())
+    }
+
+    fn append_indexed(&mut self, line: Lane, slot: u32, call_key: u64) {
+        if call_key != 0 {
+            let index = if line == Lane::New { &mut self.calls } else { &mut self.copies };
+            index.append(slot, call_key);
+        }
+        self.slab.append(&mut self.lines[line as usize], slot);
     }
 
     /// [`CallQueue::push`] into the control lane.
@@ -186,7 +205,7 @@ impl<T> CallQueue<T> {
             next = self.calls.after(slot);
             self.slab.unlink(&mut self.lines[Lane::New as usize], slot);
             self.slab.append(&mut self.lines[Lane::Control as usize], slot);
-            self.promoted += 1;
+            self.promoted += usize::from(self.slab.entry(slot).is_some_and(|entry| entry.lane == Lane::New));
         }
     }
 
@@ -236,19 +255,20 @@ impl<T> CallQueue<T> {
         let entry = self.slab.remove(slot)?;
         self.held[entry.lane as usize] -= 1;
         let mut promoted = false;
-        if self.discipline == Discipline::Priority && entry.lane == Lane::New {
-            promoted = line == Lane::Control;
-            if promoted {
-                self.promoted -= 1;
-            } else if entry.call_key != 0 {
-                self.calls.remove_oldest(slot, entry.call_key);
+        if self.discipline == Discipline::Priority {
+            promoted = entry.lane != line;
+            match line {
+                Lane::Control => self.promoted -= usize::from(entry.lane == Lane::New),
+                Lane::New if entry.call_key != 0 => self.calls.remove_oldest(slot, entry.call_key),
+                Lane::Copy if entry.call_key != 0 => self.copies.remove_oldest(slot, entry.call_key),
+                Lane::New | Lane::Copy => {}
             }
         }
         let waited_ns = now.saturating_sub(entry.arrival_ns);
         Some(Served { item: entry.item, lane: entry.lane, promoted, waited_ns })
     }
 
-    /// Messages held.
+    /// Messages held, outdated copies among them until they are taken out.
     #[must_use]
     pub fn len(&self) -> usize {
         self.held.iter().sum()

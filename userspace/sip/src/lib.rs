@@ -29,5 +29,5 @@ pub use message::{KernelFindings, Message, classify, classify_rest};
 pub use reply::{NoReply, Reply, ReplyLine, is_ack_of_own_reply, write_reply, write_response};
 pub use reply_packet::{write_answer_packet, write_reply_packet};
 pub use start_line::{Marker, StartLine};
-pub use txn::{Seed, share_hash, transaction_hash};
+pub use txn::{Seed, share_hash, source_key, transaction_hash};
 pub use wire::{Datagram, Services, parse_packet};

@@ -19,6 +19,8 @@ use crate::start_line::Marker;
 const SHARE_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Multiplies the length into the result, so that trailing zero bytes count.
 const LENGTH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Stands where a source address would, so that a key of a source is not a datagram's hash.
+const SOURCE_SALT: u64 = 0x736f_7572_6365_2d21;
 /// Stands where a source address would, so that a Call-ID's hash is not a datagram's.
 const CALL_SALT: u64 = 0x6361_6c6c_2d69_6421;
 
@@ -63,6 +65,17 @@ pub const fn share_hash(txn_hash: u64) -> u32 {
 /// The hash of a Call-ID's value, never 0.
 pub(crate) fn hash_call_id(seed: &Seed, value: &[u8]) -> u64 {
     nonzero(hash_parts(seed, CALL_SALT, 0, value, &[]))
+}
+
+/// A keyed hash of who sent a message, never 0. `kind` tells uses apart. An IPv6 source is its /64: a single host
+/// may take any address in it.
+#[must_use]
+pub fn source_key(seed: &Seed, source: IpAddr, kind: u8) -> u64 {
+    let low = u64::from(kind);
+    nonzero(match source.to_canonical() {
+        IpAddr::V4(v4) => hash_parts(seed, SOURCE_SALT, low, &v4.octets(), &[]),
+        IpAddr::V6(v6) => hash_parts(seed, SOURCE_SALT, low, &v6.octets()[..8], &[]),
+    })
 }
 
 /// The message without leading line ends, in front of and behind the marker.

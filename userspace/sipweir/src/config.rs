@@ -10,12 +10,14 @@ mod read;
 mod value;
 
 pub use read::{ConfigError, Problem};
-pub use value::{Limit, Listen, Span};
+pub use value::{Limit, Listen, Rate, Span};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+
+use crate::limits::{Cap, Caps};
 
 /// The whole configuration of one instance: one interface, one or more services on it.
 #[derive(Debug, Clone, Deserialize)]
@@ -197,6 +199,9 @@ pub struct Service {
     /// When to shed.
     #[serde(default)]
     pub gate: Gate,
+    /// How much a source may send with privilege.
+    #[serde(default)]
+    pub limits: Limits,
     /// What those that are shed are told.
     #[serde(default)]
     pub reply: Reply,
@@ -287,6 +292,48 @@ impl GateKind {
             Self::Hysteretic => "hysteretic",
             Self::TailDrop => "tail_drop",
             Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
+/// the messages that the server is measured to serve (`"50%"`), or `"off"`. What is above is treated as an original, or,
+/// if it cannot be answered, handed over last; below capacity nothing is lost by it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// BYE, PRACK and requests with a To tag. Default half of the rate: a peer that sends all calls ends as many as
+    /// it begins, which is a third of the messages or less.
+    pub in_dialog_per_source: Rate,
+    /// ACK, CANCEL and responses. Default half of the rate.
+    pub control_per_source: Rate,
+    /// Emergency calls. Default half of the rate.
+    pub emergency_per_source: Rate,
+    /// Probes of configured probers. Default 10 a second; probers send one every few seconds.
+    pub prober_per_source: Rate,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let half = Rate(Cap::Share(0.5));
+        Self {
+            in_dialog_per_source: half,
+            control_per_source: half,
+            emergency_per_source: half,
+            prober_per_source: Rate(Cap::PerSecond(10.0)),
+        }
+    }
+}
+
+impl Limits {
+    /// The caps by their kinds.
+    #[must_use]
+    pub const fn caps(&self) -> Caps {
+        Caps {
+            in_dialog: self.in_dialog_per_source.0,
+            control: self.control_per_source.0,
+            emergency: self.emergency_per_source.0,
+            prober: self.prober_per_source.0,
         }
     }
 }

@@ -30,7 +30,10 @@ pub enum Outcome {
     AckAbsorbed,
     /// A copy that waited longer than `max_wait`.
     CopyStale,
-    /// A control message that waited so long that its sender has sent it again.
+    /// A copy that still waited when a younger message of its call arrived.
+    CopyOutdated,
+    /// A control message that waited so long that its sender has sent it again: 4 s, or `max_wait` above the cap of its
+    /// source.
     ControlStale,
     /// Not SIP, and `xdp.not_sip` says drop.
     NotSipDropped,
@@ -44,7 +47,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in numeric order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::HandedOver,
         Self::Rejected,
         Self::RejectedLate,
@@ -54,6 +57,7 @@ impl Outcome {
         Self::CopyExcess,
         Self::AckAbsorbed,
         Self::CopyStale,
+        Self::CopyOutdated,
         Self::ControlStale,
         Self::NotSipDropped,
         Self::NoRoom,
@@ -74,6 +78,7 @@ impl Outcome {
             Self::CopyExcess => "copy_excess",
             Self::AckAbsorbed => "ack_absorbed",
             Self::CopyStale => "copy_stale",
+            Self::CopyOutdated => "copy_outdated",
             Self::ControlStale => "control_stale",
             Self::NotSipDropped => "not_sip_dropped",
             Self::NoRoom => "no_room",
@@ -108,6 +113,7 @@ impl Outcome {
             | Self::CopyExcess
             | Self::AckAbsorbed
             | Self::CopyStale
+            | Self::CopyOutdated
             | Self::NotSipDropped => Ending::Nothing,
         }
     }
@@ -151,6 +157,7 @@ const OUTCOMES: usize = Outcome::ALL.len();
 #[derive(Debug)]
 pub struct LaneCounters {
     received: [Count; CLASSES],
+    above_cap: [Count; CLASSES],
     outcomes: [[Count; OUTCOMES]; CLASSES],
     /// Messages waiting in sipweir.
     pub waiting: Count,
@@ -176,6 +183,7 @@ impl Default for LaneCounters {
     fn default() -> Self {
         Self {
             received: [const { Count(AtomicU64::new(0)) }; CLASSES],
+            above_cap: [const { Count(AtomicU64::new(0)) }; CLASSES],
             outcomes: [const { [const { Count(AtomicU64::new(0)) }; OUTCOMES] }; CLASSES],
             waiting: Count::default(),
             at_server: Count::default(),
@@ -196,6 +204,11 @@ impl LaneCounters {
         self.received[class as usize].add(1);
     }
 
+    /// Counts a message above the cap of its source: it lost its privilege, and gets its outcome beside this.
+    pub fn above_cap(&self, class: Class) {
+        self.above_cap[class as usize].add(1);
+    }
+
     /// Counts what became of it.
     pub fn outcome(&self, class: Class, outcome: Outcome) {
         self.outcomes[class as usize][outcome as usize].add(1);
@@ -205,6 +218,12 @@ impl LaneCounters {
     #[must_use]
     pub fn received_of(&self, class: Class) -> u64 {
         self.received[class as usize].get()
+    }
+
+    /// Messages of a class above the caps of their sources so far.
+    #[must_use]
+    pub fn above_cap_of(&self, class: Class) -> u64 {
+        self.above_cap[class as usize].get()
     }
 
     /// Frames of a class with that outcome so far.

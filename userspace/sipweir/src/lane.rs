@@ -9,10 +9,11 @@ use afxdp::Frame;
 use overload::{
     AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState, TokenBucket,
 };
-use sip::{Class, Datagram, Marker, ReplyLine};
+use sip::{Class, Datagram, Marker, ReplyLine, Seed};
 
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
+use crate::limits::{self, SourceLimits};
 
 /// A look at the server costs about a microsecond (one netlink exchange), so it is taken at most this often.
 /// Longer: a fast server idles between looks. Shorter: looks eat the core.
@@ -66,6 +67,8 @@ pub struct Lane {
     pub reply: ReplyPolicy,
     /// How many of them.
     pub reply_budget: TokenBucket,
+    /// How much control traffic a source may send with privilege.
+    pub limits: SourceLimits,
     /// Longest wait of an original.
     pub max_wait_ns: u64,
     /// Longest wait of a copy.
@@ -130,13 +133,24 @@ impl Lane {
         self.credit.rate_per_s() * self.mix.share()
     }
 
-    /// Notes a message that was handed over.
-    pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64) {
+    /// Whether a control message keeps its privilege. It counts for itself and for what it would take along.
+    pub fn is_within_cap(&mut self, seed: &Seed, message: &Waiting, call_key: u64, now_ns: u64) -> bool {
+        if self.gate.discipline() == overload::Discipline::Fifo {
+            return true;
+        }
+        let tokens = 1 + self.queue.surplus_of(call_key);
+        let rate_per_s = self.credit.rate_per_s();
+        self.limits.take(seed, message.class, message.datagram.source.ip(), tokens, rate_per_s, now_ns)
+    }
+
+    /// Notes a message that was handed over, and where it waited.
+    pub fn handed_over(&mut self, class: Class, waited_in: Queue, packet_len: usize, waited_ns: u64) {
         // A packet is no longer than a frame.
         self.credit.handed(packet_len as u32);
         // As the rate does, the mix counts under load only: an idle night of keep-alives says nothing about it.
         if self.queue.len_of(Queue::New) > 0 {
-            self.mix.handed(class == Class::Original);
+            self.mix
+                .handed(class == Class::Original || (waited_in == Queue::New && limits::may_be_shed(class)));
         }
         self.counters.outcome(class, Outcome::HandedOver);
         self.counters.wait_ns_max.set(self.counters.wait_ns_max.get().max(waited_ns));

@@ -7,6 +7,7 @@ pub mod worker;
 pub mod counters;
 pub mod handoff;
 pub mod lane;
+pub mod limits;
 pub mod processor;
 pub mod transactions;
 

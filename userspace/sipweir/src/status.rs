@@ -71,6 +71,9 @@ pub struct Service {
     pub wait_ms_max: f64,
     /// Frames taken from the rings by class.
     pub received: BTreeMap<String, u64>,
+    /// Of these, messages that lost their privilege above the cap of their source, by class.
+    #[serde(default)]
+    pub above_cap: BTreeMap<String, u64>,
     /// What became of them, by class and outcome.
     pub outcomes: BTreeMap<String, BTreeMap<String, u64>>,
 }
@@ -184,6 +187,7 @@ impl Service {
         let most = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).max().unwrap_or(0);
         let state = u8::try_from(most(|lane| lane.gate_state.get())).ok().and_then(GateState::from_u8);
         let mut received = BTreeMap::new();
+        let mut above_cap = BTreeMap::new();
         let mut outcomes = BTreeMap::new();
         for class in Class::ALL {
             let count: u64 = lanes.iter().map(|lane| lane.received_of(class)).sum();
@@ -191,6 +195,10 @@ impl Service {
                 continue;
             }
             received.insert(class.name().to_owned(), count);
+            let above: u64 = lanes.iter().map(|lane| lane.above_cap_of(class)).sum();
+            if above > 0 {
+                above_cap.insert(class.name().to_owned(), above);
+            }
             let by_outcome: BTreeMap<String, u64> = Outcome::ALL
                 .into_iter()
                 .map(|outcome| {
@@ -218,6 +226,7 @@ impl Service {
             },
             wait_ms_max: most(|lane| lane.wait_ns_max.get()) as f64 / 1e6,
             received,
+            above_cap,
             outcomes,
         }
     }
@@ -266,7 +275,9 @@ impl Status {
                     .iter()
                     .map(|(outcome, count)| format!("{outcome} {count}"))
                     .collect();
-                writeln!(out, "  {class:<12} {received:>12}  {}", outcomes.join(", "))?;
+                let above = service.above_cap.get(class);
+                let above = above.map_or_else(String::new, |count| format!("; above cap {count}"));
+                writeln!(out, "  {class:<12} {received:>12}  {}{above}", outcomes.join(", "))?;
             }
         }
         let table = &self.transactions;

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  RX rings of the queue         waiting queue (per service)        out
-//!  0 control ────────────────┐   ┌─ control ─┐
+//!  0 control ── cap ─────────┐   ┌─ control ─┐
 //!  1 new ─────── gate ───────┼──▶├─ new ─────┼── credit ──▶ hand-off: kernel or embedded
-//!  2 retransmission ─────────┘   └─ copy ────┘
+//!  2 retransmission ─────────┘   └─ copy ────┘   (above the cap of its source, control goes to new or copy)
 //!  3 reject ─────────────────────────────────── budget ──▶ stateless reply by TX
 //! ```
 //!
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use afxdp::{MappedWords, QueuePort};
-use overload::{Gate, Lane as Queue, TransactionState};
+use overload::{Gate, Lane as Queue, Served, TransactionState};
 use sip::Seed;
 use xdp_prog::abi::QUEUES_MAX;
 
@@ -34,6 +34,7 @@ use crate::counters::{Ending, Outcome, WorkerCounters};
 use crate::handoff::Handoff;
 use crate::handoff::kernel::{Egress, kick_all};
 use crate::lane::{Lane, Waiting};
+use crate::limits;
 use crate::transactions::Transactions;
 use crate::wake::Wake;
 use receive::Arrived;
@@ -185,7 +186,7 @@ impl Worker {
             }
             while grant > 0 {
                 let Some(next) = self.parts.lanes[index].queue.pop(now_ns) else { break };
-                self.hand_over(index, next.item, next.waited_ns, now_ns);
+                self.hand_over(index, next, now_ns);
                 grant -= 1;
                 served += 1;
             }
@@ -205,11 +206,22 @@ impl Worker {
         while self.parts.port.tx_room() > 0
             && let Some(late) = self.parts.lanes[index].queue.expire(now_ns, max_wait_ns)
         {
-            self.shed(index, late.item, Outcome::RejectedLate, now_ns);
+            if late.lane == Queue::New {
+                self.shed(index, late.item, Outcome::RejectedLate, now_ns);
+            } else {
+                // An ACK, CANCEL or response that an original of its call has taken along.
+                self.finish_frame(index, late.item, Outcome::ControlStale);
+            }
             expired += 1;
         }
         while let Some(late) = self.parts.lanes[index].queue.expire_copy(now_ns, copy_wait_ns) {
-            self.finish_frame(index, late.item, Outcome::CopyStale);
+            let never_shed = limits::is_never_shed(late.item.class);
+            let outcome = if never_shed { Outcome::ControlStale } else { Outcome::CopyStale };
+            self.finish_frame(index, late.item, outcome);
+            expired += 1;
+        }
+        while let Some(copy) = self.parts.lanes[index].queue.pop_outdated(now_ns) {
+            self.finish_frame(index, copy.item, Outcome::CopyOutdated);
             expired += 1;
         }
         while let Some(late) = self.parts.lanes[index].queue.expire_control(now_ns, CONTROL_AGE_NS_MAX) {
@@ -220,7 +232,8 @@ impl Worker {
     }
 
     /// Gives one message to the server: the marker comes off, the checksum is completed or checked.
-    fn hand_over(&mut self, index: usize, mut message: Waiting, waited_ns: u64, now_ns: u64) {
+    fn hand_over(&mut self, index: usize, next: Served<Waiting>, now_ns: u64) {
+        let Served { item: mut message, lane: waited_in, waited_ns, .. } = next;
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let txn = message.txn;
@@ -235,7 +248,7 @@ impl Worker {
                         match egress.transmit(port, message.frame) {
                             Ok(()) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                                return lane.handed_over(message.class, len, waited_ns);
+                                return lane.handed_over(message.class, waited_in, len, waited_ns);
                             }
                             Err(frame) => {
                                 message.frame = frame;
@@ -251,7 +264,7 @@ impl Worker {
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                        lane.handed_over(message.class, packet.len(), waited_ns);
+                        lane.handed_over(message.class, waited_in, packet.len(), waited_ns);
                         return port.give_back(message.frame);
                     }
                     other => other,
@@ -368,6 +381,9 @@ impl Worker {
             self.enqueue(arrived, Queue::Control, now_ns);
         }
         for index in 0..self.parts.lanes.len() {
+            while let Some(copy) = self.parts.lanes[index].queue.pop_outdated(now_ns) {
+                self.finish_frame(index, copy.item, Outcome::CopyOutdated);
+            }
             while let Some(rest) = self.parts.lanes[index].queue.pop(now_ns) {
                 if rest.lane == Queue::New {
                     self.shed(index, rest.item, Outcome::Rejected, now_ns);

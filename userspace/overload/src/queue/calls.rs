@@ -1,4 +1,4 @@
-//! Which originals of a call wait in the new lane.
+//! Which messages of a call wait in a line: one index for the new lane, one for the copy lane.
 //!
 //! A chained hash table over the slots of the queue, with one more rule that bounds every chain: a bucket names at
 //! most [`GROUPS_PER_BUCKET`] calls. Originals of further calls go into one nameless group of the bucket, and a
@@ -29,7 +29,7 @@ struct Bucket {
 #[derive(Debug, Clone, Copy)]
 struct Link {
     key: u64,
-    /// The next younger original of the same group.
+    /// The next younger message of the same group.
     next: u32,
     /// For the oldest of a named call: its youngest.
     last: u32,
@@ -52,8 +52,9 @@ struct Found {
 }
 
 impl CallIndex {
-    pub(super) fn new(slots: usize) -> Self {
-        let buckets = (2 * slots).next_power_of_two().max(2);
+    /// For `slots` slots, of which at most `most` are indexed at a time.
+    pub(super) fn new(slots: usize, most: usize) -> Self {
+        let buckets = (2 * most).next_power_of_two().max(2);
         let empty = Bucket { first: NONE, groups: 0, rest_first: NONE, rest_last: NONE };
         let link = Link { key: 0, next: NONE, last: NONE, next_group: NONE };
         Self {
@@ -80,7 +81,15 @@ impl CallIndex {
         None
     }
 
-    /// Adds the youngest original of a call.
+    /// The oldest message of the group that a call is in, if any; [`CallIndex::after`] gives the others. In the nameless
+    /// group there may be strangers.
+    pub(super) fn first(&self, key: u64) -> Option<u32> {
+        let bucket = self.bucket_of(key);
+        let first = self.find(bucket, key).map_or(self.buckets[bucket].rest_first, |found| found.first);
+        (first != NONE).then_some(first)
+    }
+
+    /// Adds the youngest message of a call.
     pub(super) fn append(&mut self, slot: u32, key: u64) {
         let bucket = self.bucket_of(key);
         let found = self.find(bucket, key);
@@ -103,7 +112,7 @@ impl CallIndex {
         }
     }
 
-    /// Removes the originals of a call from the index and gives the oldest; [`CallIndex::after`] gives the others.
+    /// Removes the messages of a call from the index and gives the oldest; [`CallIndex::after`] gives the others.
     pub(super) fn take(&mut self, key: u64) -> Option<u32> {
         let bucket = self.bucket_of(key);
         if let Some(found) = self.find(bucket, key) {
@@ -117,13 +126,13 @@ impl CallIndex {
         (rest != NONE).then_some(rest)
     }
 
-    /// The next younger original of a call that was taken.
+    /// The next younger message of its group.
     pub(super) fn after(&self, slot: u32) -> Option<u32> {
         let next = self.links[slot as usize].next;
         (next != NONE).then_some(next)
     }
 
-    /// Removes an original that is the oldest of its group, which the oldest of the new lane always is.
+    /// Removes a message that is the oldest of its group, which the oldest of its line always is.
     pub(super) fn remove_oldest(&mut self, slot: u32, key: u64) {
         let bucket = self.bucket_of(key);
         let Link { next, last, next_group, .. } = self.links[slot as usize];

@@ -11,6 +11,8 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Entry<T> {
     pub(super) item: T,
     pub(super) lane: Lane,
+    /// In the copy lane, but no copy: pulled forward instead of outdated.
+    pub(super) surplus: bool,
     pub(super) call_key: u64,
     pub(super) arrival_ns: Nanos,
 }
@@ -58,13 +60,13 @@ impl<T> Slab<T> {
     }
 
     /// Puts an item into a free slot, in no line yet; gives it back when there is none.
-    pub(super) fn insert(&mut self, item: T, lane: Lane, call_key: u64, arrival_ns: Nanos) -> Result<u32, T> {
+    pub(super) fn insert(&mut self, entry: Entry<T>) -> Result<u32, T> {
         let index = self.free;
         let Some(slot) = self.slots.get_mut(index as usize) else {
-            return Err(item);
+            return Err(entry.item);
         };
         self.free = slot.next;
-        slot.entry = Some(Entry { item, lane, call_key, arrival_ns });
+        slot.entry = Some(entry);
         Ok(index)
     }
 

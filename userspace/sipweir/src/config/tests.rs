@@ -1,4 +1,5 @@
 use super::{Config, ConfigError, GateKind, HandoffKind, Problem};
+use crate::limits::Cap;
 use overload::Threshold;
 
 const LEAST: &str = r#"
@@ -41,6 +42,27 @@ fn thresholds_are_messages_or_time() {
     assert_eq!(gate.low.0, Threshold::Messages(10));
     assert_eq!(gate.high.0, Threshold::Time(250_000_000));
     assert_eq!(gate.buffer.0, Threshold::Time(350_000_000));
+}
+
+#[test]
+fn caps_are_counts_shares_or_off() {
+    let text = format!(
+        "{LEAST}[service.main.limits]\nin_dialog_per_source = 200\ncontrol_per_source = \"12.5%\"\n\
+         emergency_per_source = \"off\"\n"
+    );
+    let caps = Config::parse("test.toml", &text).expect("valid").service["main"].limits.caps();
+    assert_eq!(caps.in_dialog, Cap::PerSecond(200.0));
+    assert_eq!(caps.control, Cap::Share(0.125));
+    assert_eq!(caps.emergency, Cap::Off);
+    assert_eq!(caps.prober, Cap::PerSecond(10.0));
+}
+
+#[test]
+fn caps_that_are_none_are_refused() {
+    for value in ["0", "-1", "0.5", "\"0%\"", "\"101%\"", "\"NaN%\"", "\"half\"", "\"\"", "true"] {
+        let text = format!("{LEAST}[service.main.limits]\nin_dialog_per_source = {value}\n");
+        assert_eq!(keys(&text), ["service.main.limits.in_dialog_per_source"], "{value}");
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ use overload::Threshold;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
+use crate::limits::Cap;
+
 /// A time span as `"400ms"`, `"1.5s"`, `"200us"`; in nanoseconds inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(u64);
@@ -88,6 +90,44 @@ impl<'de> Deserialize<'de> for Limit {
             }
         }
         deserializer.deserialize_any(LimitVisitor)
+    }
+}
+
+/// A cap: a count per second (`200`), a share of the measured rate (`"50%"`), or `"off"`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate(pub Cap);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RateVisitor;
+        impl Visitor<'_> for RateVisitor {
+            type Value = Rate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a count per second such as 200, a share of the server's rate such as \"50%\", or \"off\"",
+                )
+            }
+
+            fn visit_i64<E: de::Error>(self, count: i64) -> Result<Rate, E> {
+                u32::try_from(count)
+                    .ok()
+                    .filter(|count| *count > 0)
+                    .map(|count| Rate(Cap::PerSecond(f64::from(count))))
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(count), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Rate, E> {
+                let share =
+                    || text.strip_suffix('%')?.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+                match (text, share()) {
+                    ("off", _) => Ok(Rate(Cap::Off)),
+                    (_, Some(percent)) => Ok(Rate(Cap::Share(percent / 100.0))),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(RateVisitor)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::counters::LaneCounters;
 use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
 use crate::lane::{Lane, ReplyPolicy};
+use crate::limits::SourceLimits;
 use crate::{clock, sock_diag};
 
 /// Retries of a bind that finds the queue busy: a socket that was just closed lets go asynchronously.
@@ -178,6 +179,7 @@ impl Plan {
             mix: overload::Mix::default(),
             reply: ReplyPolicy { line },
             reply_budget: TokenBucket::new(service.reply.rate, service.reply.rate.max(20) / 20, now_ns),
+            limits: SourceLimits::new(service.limits.caps()),
             max_wait_ns: if service.gate.kind == GateKind::Hysteretic {
                 service.max_wait.nanos()
             } else {

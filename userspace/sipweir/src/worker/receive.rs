@@ -11,6 +11,9 @@
 //! - What is raised from ring `new` enters sorted by arrival among the control messages. One that is younger than
 //!   the moment at which the control ring was read may have company there that was not seen; it is held until the
 //!   next turn.
+//!
+//! Copies are read first: a younger message of their call, whichever ring it comes by, then finds them waiting and
+//! outdates them.
 
 use afxdp::{BATCH, Batch, Frame};
 use overload::{Decision, Discipline, Gate, GateState, Known, Lane as Queue, TransactionState};
@@ -20,6 +23,7 @@ use xdp_prog::Meta;
 use super::{Parts, RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
 use crate::counters::Outcome;
 use crate::lane::Waiting;
+use crate::limits;
 use crate::transactions::in_excess;
 
 /// Batches taken from ring `new` in one turn: with 64 frames each, more than the largest sensible ring, so that a
@@ -52,9 +56,17 @@ impl Worker {
         let mut control = std::mem::take(&mut self.control);
         control.append(&mut self.held);
 
+        // At most a batch a turn: more of them is dropped in the kernel, at a full ring and no cost.
         let mut batch = Batch::new();
-        let mut received = self.parts.port.receive(RING_CONTROL, &mut batch);
-        let more_control = received == BATCH;
+        let mut received = self.parts.port.receive(RING_RETRANSMISSION, &mut batch);
+        for frame in batch.drain(..) {
+            let Some(arrived) = self.read(frame) else { continue };
+            let queue = self.queue_of(&arrived);
+            self.enqueue(arrived, queue, now_ns);
+        }
+
+        let more_control = self.parts.port.receive(RING_CONTROL, &mut batch) == BATCH;
+        received += batch.len();
         for frame in batch.drain(..) {
             control.extend(self.read(frame));
         }
@@ -93,14 +105,6 @@ impl Worker {
             self.enqueue(arrived, queue, now_ns);
         }
         self.control = control;
-
-        // At most a batch a turn: more of them is dropped in the kernel, at a full ring and no cost.
-        received += self.parts.port.receive(RING_RETRANSMISSION, &mut batch);
-        for frame in batch.drain(..) {
-            let Some(arrived) = self.read(frame) else { continue };
-            let queue = self.queue_of(&arrived);
-            self.enqueue(arrived, queue, now_ns);
-        }
         received
     }
 
@@ -170,17 +174,29 @@ impl Worker {
 
         let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
         if message.class == Class::Ack && sip::is_ack_of_own_reply(payload, &self.parts.seed) {
+            if lane.queue.len_of(Queue::Copy) > 0 {
+                lane.queue.outdate_copies(sip::call_key(&self.parts.seed, payload), arrival_ns);
+            }
             return self.finish_frame(index, message, Outcome::AckAbsorbed);
         }
         if message.class == Class::NotSip && self.parts.drop_not_sip {
             return self.finish_frame(index, message, Outcome::NotSipDropped);
         }
-        // The call matters to originals, which may have to step forward, and to what may make them do so.
-        let call_key = match queue {
-            Queue::Control if lane.queue.len_of(Queue::New) == 0 => 0,
-            Queue::Copy => 0,
-            Queue::New | Queue::Control => sip::call_key(&self.parts.seed, payload),
+        // The call matters to what waits behind control messages, and to what may move it.
+        let others_wait = lane.queue.len_of(Queue::New) + lane.queue.len_of(Queue::Copy) > 0;
+        let mut call_key = match queue {
+            Queue::Control if !others_wait => 0,
+            // Noise and keep-alives belong to no call, whatever they contain.
+            Queue::Copy if message.class != Class::Copy => 0,
+            _ => sip::call_key(&self.parts.seed, payload),
         };
+        if queue == Queue::Control && !lane.is_within_cap(&self.parts.seed, &message, call_key, now_ns) {
+            lane.counters.above_cap(message.class);
+            if call_key == 0 {
+                call_key = sip::call_key(&self.parts.seed, payload);
+            }
+            queue = if limits::may_be_shed(message.class) { Queue::New } else { Queue::Copy };
+        }
         if queue == Queue::New {
             if lane.server_down() {
                 return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
@@ -201,7 +217,13 @@ impl Worker {
         let Parts { lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         transactions.settle(txn, TransactionState::Queued, now_ns, counters);
-        if let Err(message) = lane.queue.push(queue, call_key, arrival_ns.min(now_ns), message) {
+        let arrival_ns = arrival_ns.min(now_ns);
+        let pushed = if queue == Queue::Copy && limits::is_never_shed(message.class) {
+            lane.queue.push_surplus(call_key, arrival_ns, message)
+        } else {
+            lane.queue.push(queue, call_key, arrival_ns, message)
+        };
+        if let Err(message) = pushed {
             let in_system = lane.in_system();
             lane.gate.depart(now_ns, in_system);
             if queue == Queue::New {

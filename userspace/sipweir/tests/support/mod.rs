@@ -21,6 +21,7 @@ use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::{Lane, ReplyPolicy};
+use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::transactions::Transactions;
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
@@ -84,6 +85,7 @@ pub struct Setup {
     /// Buckets of the transaction table.
     pub buckets: usize,
     pub port: PortConfig,
+    pub caps: Caps,
 }
 
 impl Default for Setup {
@@ -96,6 +98,7 @@ impl Default for Setup {
             reply: Some(503),
             buckets: 64,
             port: PortConfig::default(),
+            caps: Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off },
         }
     }
 }
@@ -133,6 +136,7 @@ impl Bench {
             mix: overload::Mix::default(),
             reply: ReplyPolicy { line: setup.reply.and_then(ReplyLine::of_code) },
             reply_budget: TokenBucket::new(1_000_000, 100_000, now_ns),
+            limits: SourceLimits::new(setup.caps),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,
             counters: Arc::clone(&lane_counters),
@@ -170,6 +174,14 @@ impl Bench {
         let found = sip::classify(message.as_bytes());
         let ring = sip::verdict_of(found.class) as usize;
         self.deliver_as(ring, message.as_bytes(), found.class, found.method, found.marker)
+    }
+
+    /// The same from another source.
+    pub fn deliver_from(&mut self, source: [u8; 4], message: &str) -> Result<(), Dropped> {
+        let found = sip::classify(message.as_bytes());
+        let ring = sip::verdict_of(found.class) as usize;
+        let meta = meta(self.now_ns, message.as_bytes(), found.class, found.method, found.marker);
+        self.wire.deliver(ring, &packet_from(source, message.as_bytes()), &meta)
     }
 
     /// Delivers a datagram with given findings to a given ring.
@@ -229,9 +241,14 @@ pub fn request(method: &str, uri: &str, call: &str) -> String {
 
 /// An Ethernet/IPv4/UDP packet around a datagram, checksums right.
 pub fn packet(datagram: &[u8]) -> Vec<u8> {
+    packet_from([198, 51, 100, 7], datagram)
+}
+
+/// The same from another source.
+pub fn packet_from(source: [u8; 4], datagram: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
-        .ipv4([198, 51, 100, 7], [192, 0, 2, 1], 64)
+        .ipv4(source, [192, 0, 2, 1], 64)
         .udp(5062, 5060)
         .write(&mut out, datagram)
         .expect("packet");

@@ -1,0 +1,160 @@
+//! The privilege of control messages ends at a cap per source: which message falls under which cap.
+//!
+//! No class may be a way around the gate. A BYE, a To tag or an emergency number is easily forged, and control is
+//! served before everything else; so each source has a token bucket for each kind of privileged message. Above its cap
+//! an in-dialog request, an emergency call or a probe is treated as an original; ACK, CANCEL and responses, which
+//! nobody can answer, wait behind everything else. Below the server's capacity neither loses anything by it.
+//!
+//! Not here: how buckets work (`overload::KeyedBuckets`), and the order of what waits (`overload::CallQueue`).
+
+use std::net::IpAddr;
+
+use overload::{Allowance, KeyedBuckets};
+use sip::{Class, Seed};
+
+/// Sources that are known at a time, for each service and worker, 64 KiB. A trunk or a NAT of a site is one source.
+/// Fewer places: under a flood of forged sources honest ones share the caps of strangers sooner.
+const SOURCES: usize = 4096;
+
+/// What a source may send at once beyond the rate of its cap, as the time in which that grows: the bursts of a
+/// mass hang-up are longer, but below capacity the gate lets all of them pass.
+const BURST_NS: u64 = 250_000_000;
+
+/// How much a source may send with privilege.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cap {
+    /// Messages a second, at each worker.
+    PerSecond(f64),
+    /// A share of the messages that the server is measured to serve.
+    Share(f64),
+    /// No cap.
+    Off,
+}
+
+/// The caps of a service.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Caps {
+    /// Requests in a dialog: a To tag, BYE, PRACK.
+    pub in_dialog: Cap,
+    /// ACK, CANCEL and responses.
+    pub control: Cap,
+    /// Emergency calls.
+    pub emergency: Cap,
+    /// Probes of configured probers.
+    pub prober: Cap,
+}
+
+impl Caps {
+    /// The cap that a class falls under, and its number.
+    const fn of(&self, class: Class) -> Option<(u8, Cap)> {
+        match class {
+            Class::InDialog => Some((0, self.in_dialog)),
+            Class::Response | Class::Ack | Class::Cancel => Some((1, self.control)),
+            Class::Emergency => Some((2, self.emergency)),
+            Class::Prober => Some((3, self.prober)),
+            _ => None,
+        }
+    }
+}
+
+/// True for control messages that can be answered: above their cap they pass the gate.
+#[must_use]
+pub const fn may_be_shed(class: Class) -> bool {
+    matches!(class, Class::InDialog | Class::Emergency | Class::Prober)
+}
+
+/// True for what cannot be answered, so that the gate never sees it: above its cap it waits behind all others.
+#[must_use]
+pub const fn is_never_shed(class: Class) -> bool {
+    matches!(class, Class::Response | Class::Ack | Class::Cancel)
+}
+
+/// The caps of a service at one worker, and what each source has used.
+#[derive(Debug)]
+pub struct SourceLimits {
+    caps: Caps,
+    buckets: KeyedBuckets,
+}
+
+impl SourceLimits {
+    /// All memory that it will ever use.
+    #[must_use]
+    pub fn new(caps: Caps) -> Self {
+        Self { caps, buckets: KeyedBuckets::new(SOURCES) }
+    }
+
+    /// Takes `tokens` messages of a source out of its cap; false if that is used up. `rate_per_s` is what the server
+    /// serves this worker.
+    pub fn take(
+        &mut self,
+        seed: &Seed,
+        class: Class,
+        source: IpAddr,
+        tokens: u32,
+        rate_per_s: f64,
+        now_ns: u64,
+    ) -> bool {
+        let Some((kind, cap)) = self.caps.of(class) else { return true };
+        let per_s = match cap {
+            Cap::PerSecond(per_s) => per_s,
+            Cap::Share(share) => share * rate_per_s,
+            Cap::Off => return true,
+        };
+        let key = sip::source_key(seed, source, kind);
+        self.buckets.take(key, tokens, Allowance { per_s, burst_ns: BURST_NS }, now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cap, Caps, SourceLimits, is_never_shed, may_be_shed};
+    use sip::{Class, Seed};
+
+    const SEED: Seed = Seed([1, 2, 3, 4]);
+
+    fn caps(cap: Cap) -> Caps {
+        Caps { in_dialog: cap, control: cap, emergency: cap, prober: cap }
+    }
+
+    fn allowed(limits: &mut SourceLimits, class: Class, source: &str, rate_per_s: f64) -> usize {
+        let source = source.parse().expect("address");
+        (0..1000).filter(|_| limits.take(&SEED, class, source, 1, rate_per_s, 0)).count()
+    }
+
+    #[test]
+    fn what_has_a_cap_can_either_be_shed_or_never_and_nothing_else_has_one() {
+        for class in Class::ALL {
+            let capped = caps(Cap::Off).of(class).is_some();
+            assert_eq!(capped, may_be_shed(class) ^ is_never_shed(class), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_one_of_the_measured_rate_and_a_number_is_not() {
+        let mut limits = SourceLimits::new(caps(Cap::Share(0.5)));
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 240.0), 30);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.2", 2400.0), 300);
+        let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 240.0), 10);
+        let mut limits = SourceLimits::new(caps(Cap::Off));
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 1.0), 1000);
+    }
+
+    #[test]
+    fn each_kind_of_message_has_its_own_cap_and_acks_share_theirs_with_responses() {
+        let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
+        for class in [Class::InDialog, Class::Ack, Class::Emergency, Class::Prober] {
+            assert_eq!(allowed(&mut limits, class, "192.0.2.1", 1.0), 10, "{class:?}");
+        }
+        assert_eq!(allowed(&mut limits, Class::Response, "192.0.2.1", 1.0), 0);
+        assert_eq!(allowed(&mut limits, Class::Cancel, "192.0.2.1", 1.0), 0);
+    }
+
+    #[test]
+    fn an_ipv6_site_is_one_source_however_many_addresses_it_takes() {
+        let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
+        assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8:1:2::1", 1.0), 10);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8:1:2:3:4:5:6", 1.0), 0);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8:1:3::1", 1.0), 10);
+    }
+}

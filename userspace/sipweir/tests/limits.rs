@@ -1,0 +1,210 @@
+//! What a source may send with privilege, and copies that nobody waits for any more: the worker's turn over paired rings.
+
+mod support;
+
+use overload::{GateConfig, HystereticConfig};
+use sip::Class;
+use sipweir::counters::Outcome;
+use sipweir::limits::{Cap, Caps};
+use support::{Bench, MS, Setup, names, request};
+
+const URI: &str = "sip:b@example.com";
+const OFF: Caps = Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off };
+/// One at a time, and a second one after as many seconds as no test lasts.
+const ONE: Cap = Cap::PerSecond(0.01);
+
+/// A server of 245 messages a second, 98 INVITE/s of many callers, and 950 BYE/s of one source, for 5 s. Answers the
+/// INVITEs offered and handed over, and the BYEs handed over.
+fn flood(caps: Caps) -> [u64; 3] {
+    let gate = GateConfig::Hysteretic(HystereticConfig::default());
+    let mut bench = Bench::new(&Setup { gate, rate_per_s: 245.0, caps, ..Setup::default() });
+    let (mut offered, mut backlog, mut served, mut byes) = (0, 0, 0.0, 0.0);
+    for ms in 0..5000 {
+        if ms % 10 == 0 {
+            offered += 1;
+            let source = [203, 0, (ms / 2550) as u8, (ms / 10 % 255) as u8];
+            bench.deliver_from(source, &request("INVITE", URI, &format!("c{ms}"))).expect("room in the ring");
+        }
+        byes += 0.95;
+        while byes >= 1.0 {
+            byes -= 1.0;
+            bench.deliver(&request("BYE", URI, &format!("b{ms}{byes}"))).expect("room in the ring");
+        }
+        served = if backlog == 0 { 0.0 } else { served + 0.245 };
+        if served >= 1.0 {
+            served -= 1.0;
+            backlog -= 1;
+        }
+        bench.server.set_waiting(backlog);
+        bench.turn_after(MS);
+        backlog += bench.at_server().len() as u64;
+        bench.replies();
+    }
+    bench.assert_conserved();
+    let handed = |class| bench.lane.outcome_of(class, Outcome::HandedOver);
+    [offered, handed(Class::Original), handed(Class::InDialog)]
+}
+
+#[test]
+fn a_flood_of_byes_of_one_source_competes_with_originals_instead_of_starving_them() {
+    let [offered, without_cap, _] = flood(OFF);
+    assert!(without_cap * 20 < offered, "the flood is none: {without_cap} of {offered} without a cap");
+    let [offered, invites, byes] = flood(Caps { in_dialog: Cap::Share(0.5), ..OFF });
+    // Half of 5 s of the server is left by the cap; 98 of 926 that compete for it are INVITEs.
+    let fair = 245 * 5 / 2 * 98 / 926;
+    assert!(invites >= fair / 2, "{invites} of {offered} INVITEs, {byes} BYEs; an even share is {fair}");
+    assert!(byes >= 245 * 5 / 2, "{byes}: what is within the cap keeps its privilege");
+}
+
+#[test]
+fn below_capacity_nothing_is_lost_above_a_cap() {
+    let caps = Caps { in_dialog: ONE, control: ONE, emergency: ONE, prober: ONE };
+    let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
+    let messages = ["BYE", "ACK", "CANCEL", "PRACK", "INVITE"];
+    let mut given = 0;
+    for n in 0..500 {
+        let method = messages[n % messages.len()];
+        let uri = if method == "INVITE" { "urn:service:sos" } else { URI };
+        bench.deliver(&request(method, uri, &format!("c{n}"))).expect("delivered");
+        bench.turn_after(2 * MS);
+        given += bench.at_server().len();
+    }
+    assert_eq!(given, 500);
+    assert_eq!(bench.lane.above_cap_of(Class::InDialog), 199);
+    assert_eq!(bench.lane.above_cap_of(Class::Ack) + bench.lane.above_cap_of(Class::Cancel), 199);
+    assert_eq!(bench.lane.above_cap_of(Class::Emergency), 99);
+    bench.turn_after(MS);
+    bench.assert_conserved();
+}
+
+#[test]
+fn an_ack_above_the_cap_waits_behind_everybody_but_its_call_does_not_overtake_it() {
+    let caps = Caps { control: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for (method, call) in
+        [("ACK", "c1"), ("ACK", "c2"), ("ACK", "c3"), ("INVITE", "c4"), ("BYE", "c2"), ("BYE", "c5")]
+    {
+        bench.deliver(&request(method, &format!("sip:{call}"), call)).expect("delivered");
+        bench.turn_after(MS);
+    }
+    bench.server.set_waiting(0);
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        bench.turn_after(MS);
+        order.extend(names(&bench.at_server()));
+    }
+    assert_eq!(
+        order,
+        ["ACK sip:c1", "ACK sip:c2", "BYE sip:c2", "BYE sip:c5", "INVITE sip:c4", "ACK sip:c3"]
+    );
+    bench.assert_conserved();
+}
+
+#[test]
+fn an_in_dialog_request_above_the_cap_may_be_shed_with_an_answer_and_an_ack_never_is() {
+    let caps = Caps { in_dialog: ONE, control: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for (method, call) in [("BYE", "c1"), ("BYE", "c2"), ("ACK", "c3"), ("ACK", "c4")] {
+        bench.deliver(&request(method, URI, call)).expect("delivered");
+    }
+    bench.turn_after(MS);
+    bench.turn_after(401 * MS);
+    let replies = bench.replies();
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    assert!(
+        replies[0].starts_with("SIP/2.0 503") && replies[0].contains("Call-ID: c2\r\n"),
+        "{}",
+        replies[0]
+    );
+    assert_eq!(bench.lane.outcome_of(Class::InDialog, Outcome::RejectedLate), 1);
+    assert_eq!(bench.lane.outcome_of(Class::Ack, Outcome::ControlStale), 1);
+    assert_eq!(bench.lane.waiting.get(), 2, "what is within the cap still waits");
+    bench.assert_conserved();
+}
+
+#[test]
+fn an_ack_that_a_shed_request_takes_along_is_never_answered() {
+    let caps = Caps { control: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for (method, call) in [("ACK", "c1"), ("ACK", "c2")] {
+        bench.deliver(&request(method, URI, call)).expect("delivered");
+        bench.turn_after(MS);
+    }
+    bench.deliver(&request("INVITE", URI, "c2")).expect("delivered");
+    bench.turn_after(MS);
+    bench.turn_after(401 * MS);
+    assert_eq!(bench.replies().len(), 1);
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::RejectedLate), 1);
+    assert_eq!(bench.lane.outcome_of(Class::Ack, Outcome::ControlStale), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_source_above_its_cap_takes_no_privilege_from_another() {
+    let caps = Caps { in_dialog: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
+    for n in 0..10 {
+        bench.deliver(&request("BYE", URI, &format!("c{n}"))).expect("delivered");
+    }
+    bench.deliver_from([203, 0, 113, 1], &request("BYE", URI, "other")).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.above_cap_of(Class::InDialog), 9);
+}
+
+#[test]
+fn a_copy_that_still_waits_when_its_call_goes_on_is_not_served() {
+    let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    bench.deliver(&request("INVITE", "sip:b@example.com;rtx=1", "c1")).expect("delivered");
+    bench.deliver(&request("INVITE", "sip:b@example.com;rtx=1", "c2")).expect("delivered");
+    // In the same turn, by a ring of higher priority.
+    bench.now_ns += MS;
+    bench.deliver(&request("BYE", URI, "c1")).expect("delivered");
+    bench.turn_after(MS);
+    bench.server.set_waiting(0);
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        bench.turn_after(MS);
+        order.extend(names(&bench.at_server()));
+    }
+    assert_eq!(order, ["BYE sip:b@example.com", "INVITE sip:b@example.com"]);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyOutdated), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn the_ack_to_a_refusal_outdates_the_copies_of_what_was_refused() {
+    let stuck = || {
+        let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+        bench.server.set_waiting(1);
+        bench.turn_after(MS);
+        bench
+    };
+    // Another node with the same seed refuses the INVITE.
+    let mut other = stuck();
+    let invite = request("INVITE", URI, "c1");
+    other.deliver(&invite).expect("delivered");
+    other.turn_after(MS);
+    other.turn_after(401 * MS);
+    let refusal = other.replies().pop().expect("a refusal");
+    let to = refusal.lines().find(|line| line.starts_with("To:")).expect("a To");
+
+    // A copy, which this node knows by its marker alone, waits when the ACK to the refusal comes.
+    let mut bench = stuck();
+    bench.deliver(&invite.replacen(URI, "sip:b@example.com;rtx=1", 1)).expect("delivered");
+    bench.turn_after(MS);
+    let ack = invite.replacen("INVITE", "ACK", 1).replace("1 INVITE", "1 ACK");
+    let ack = ack.replace("To: <sip:b@example.com>", to);
+    bench.deliver(&ack).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.outcome_of(Class::Ack, Outcome::AckAbsorbed), 1);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyOutdated), 1);
+    bench.assert_conserved();
+}
