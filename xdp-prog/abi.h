@@ -25,7 +25,7 @@ enum packet_class {
 	CLASS_STUN = 10,     /* STUN on the SIP port (RFC 5626 section 4.4.2) */
 	CLASS_NOT_SIP = 11,  /* nothing that a SIP server would read as a request or a response */
 	CLASS_FRAGMENT = 12, /* any IP fragment, first or later */
-	CLASS_EXOTIC = 13,   /* IPv4 options, IPv6 extension headers, more VLAN tags than two, cut short */
+	CLASS_EXOTIC = 13,   /* IPv4 options, IPv6 extension headers, more VLAN tags than two, cut short, martian */
 	CLASS_OVERSIZE = 14, /* for a service, but larger than a UMEM frame */
 	CLASS_FOREIGN = 15,  /* not for a service */
 	CLASSES = 16,

@@ -267,7 +267,9 @@ int sipweir(struct xdp_md *ctx)
 		return pass(class_of(reason), reason);
 	if (!find_service(&flow, &service))
 		return pass(CLASS_FOREIGN, REASON_NO_SERVICE);
-	reason = check_udp_len(&flow);
+	reason = check_source(&flow);
+	if (!reason)
+		reason = check_udp_len(&flow);
 	if (reason)
 		return pass(class_of(reason), reason);
 	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)

@@ -209,4 +209,23 @@ static __always_inline enum reason check_udp_len(const struct flow *flow)
 	return 0;
 }
 
+/*
+ * Source addresses that no other host can have, so that the stack drops the packet wherever it comes from: handed
+ * over, it would look like one that the server has taken. IPv4 (ip_route_input_slow in net/ipv4/route.c): 0/8,
+ * loopback, multicast, limited broadcast. IPv6 (ip6_rcv_core in net/ipv6/ip6_input.c): loopback, multicast, IPv4 in
+ * IPv6 clothes; not "::", which the stack delivers. The host's own addresses are the worker's business.
+ */
+static __always_inline enum reason check_source(const struct flow *flow)
+{
+	__u64 high = bpf_be64_to_cpu(flow->source[0]), low = bpf_be64_to_cpu(flow->source[1]);
+	__u32 address = low;
+	_Bool martian;
+
+	if (flow->family == 4)
+		martian = address >> 24 == 0 || address >> 24 == 127 || address >> 28 == 0xe || address == 0xffffffff;
+	else
+		martian = high >> 56 == 0xff || (!high && (low == 1 || low >> 32 == 0xffff));
+	return martian ? REASON_SOURCE_MARTIAN : 0;
+}
+
 #endif

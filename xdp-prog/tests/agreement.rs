@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use sip::class::{Class, Reason, Verdict};
@@ -333,6 +334,50 @@ fn packets_with_mutated_headers() {
             Err((class, reason)) => assert_eq!(said, (class, reason, Verdict::Pass), "{bytes:02x?}"),
             Ok(_) => assert!(said.0 != Class::Foreign && said.0 != Class::Exotic, "{said:?} {bytes:02x?}"),
         }
+    }
+}
+
+#[test]
+fn sources_that_no_other_host_can_have_pass_to_the_kernel_which_drops_them() {
+    let classifier = classifier();
+    let services = Services::new(settings().services.iter().map(|service| (service.ip, service.port)));
+    let good = || Packet::with("OPTIONS sip:x SIP/2.0\r\n\r\n");
+    let mut packets = Vec::new();
+    for first in 0..=255 {
+        for rest in [[0, 0, 0], [0, 0, 1], [255, 255, 254], [255, 255, 255]] {
+            let source_v4 = Ipv4Addr::new(first, rest[0], rest[1], rest[2]);
+            packets.push((
+                first == 0 || first == 127 || (224..240).contains(&first) || source_v4.is_broadcast(),
+                Packet { source_v4, ..good() },
+            ));
+        }
+    }
+    for (source, martian) in [
+        ("::1", true),
+        ("ff02::1", true),
+        ("ff0e::5", true),
+        ("::ffff:198.51.100.7", true),
+        ("::ffff:0.0.0.1", true),
+        ("::", false),
+        ("::2", false),
+        ("::198.51.100.7", false),
+        ("::fffe:198.51.100.7", false),
+        ("::1:0:0:1", false),
+        ("fe80::1", false),
+        ("fdff::1", false),
+        ("1::1", false),
+        ("0:0:0:1:0:ffff:c633:6407", false),
+    ] {
+        let source_v6 = source.parse().expect("an address");
+        packets.push((martian, Packet { source_v6, ip: Ip::V6, ..good() }));
+    }
+    for (martian, packet) in packets {
+        let said = decision(&classifier.test_run(&packet.bytes()).expect("a run"));
+        let by_user = parse_packet(&packet.bytes(), &services, FRAME_LEN).err();
+        let expected = martian.then_some((Class::Exotic, Reason::SourceMartian));
+        assert_eq!(by_user, expected, "{packet:?}");
+        assert_eq!(said.1 == Reason::SourceMartian, martian, "{packet:?}");
+        assert_eq!(martian, said == (Class::Exotic, Reason::SourceMartian, Verdict::Pass), "{packet:?}");
     }
 }
 

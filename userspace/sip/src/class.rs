@@ -75,7 +75,7 @@ closed_enum! {
     NotSip = 11, "not_sip";
     /// An IP fragment, the first or a later one.
     Fragment = 12, "fragment";
-    /// IPv4 options, IPv6 extension headers, too many VLAN tags, or a header cut short.
+    /// IPv4 options, IPv6 extension headers, too many VLAN tags, a header cut short, or a martian source.
     Exotic = 13, "exotic";
     /// For a service, but larger than a frame.
     Oversize = 14, "oversize";

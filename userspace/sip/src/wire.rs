@@ -165,6 +165,9 @@ pub fn parse_packet(
     let source = SocketAddr::new(ip.source, read_u16(packet, l4).ok_or(TRUNCATED)?);
     let destination = SocketAddr::new(ip.destination, read_u16(packet, l4 + 2).ok_or(TRUNCATED)?);
     let service = services.find(destination).ok_or((Class::Foreign, Reason::NoService))?;
+    if is_martian(source.ip()) {
+        return Err((Class::Exotic, Reason::SourceMartian));
+    }
     let udp_len = usize::from(read_u16(packet, l4 + 4).ok_or(TRUNCATED)?);
     if udp_len < UDP_LEN || l4 + udp_len > ip.end {
         return Err(TRUNCATED);
@@ -178,6 +181,17 @@ pub fn parse_packet(
 }
 
 const TRUNCATED: (Class, Reason) = (Class::Exotic, Reason::Truncated);
+
+/// Source addresses that no other host can have; the stack drops such packets wherever they come from.
+///
+/// IPv4 (`ip_route_input_slow` in net/ipv4/route.c): 0/8, loopback, multicast, limited broadcast. IPv6 (`ip6_rcv_core` in
+/// net/ipv6/ip6_input.c): loopback, multicast, IPv4 in IPv6 clothes; not `::`, which the stack delivers.
+fn is_martian(source: IpAddr) -> bool {
+    match source {
+        IpAddr::V4(v4) => v4.octets()[0] == 0 || v4.is_loopback() || v4.is_multicast() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_multicast() || v6.to_ipv4_mapped().is_some(),
+    }
+}
 
 /// EtherType and offset of what it names, behind at most two tags.
 fn parse_ethernet(packet: &[u8]) -> Result<(u16, usize), (Class, Reason)> {
