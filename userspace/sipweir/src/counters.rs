@@ -35,6 +35,8 @@ pub enum Outcome {
     /// A control message that waited so long that its sender has sent it again: 4 s, or `max_wait` above the cap of its
     /// source.
     ControlStale,
+    /// The source is an address of this host, or a broadcast address of its subnets: the stack would drop it.
+    SourceLocal,
     /// Not SIP, and `xdp.not_sip` says drop.
     NotSipDropped,
     /// No place in the waiting queue or on the way to the server.
@@ -47,7 +49,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in numeric order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HandedOver,
         Self::Rejected,
         Self::RejectedLate,
@@ -59,6 +61,7 @@ impl Outcome {
         Self::CopyStale,
         Self::CopyOutdated,
         Self::ControlStale,
+        Self::SourceLocal,
         Self::NotSipDropped,
         Self::NoRoom,
         Self::ChecksumWrong,
@@ -80,6 +83,7 @@ impl Outcome {
             Self::CopyStale => "copy_stale",
             Self::CopyOutdated => "copy_outdated",
             Self::ControlStale => "control_stale",
+            Self::SourceLocal => "source_local",
             Self::NotSipDropped => "not_sip_dropped",
             Self::NoRoom => "no_room",
             Self::ChecksumWrong => "checksum_wrong",
@@ -114,6 +118,7 @@ impl Outcome {
             | Self::AckAbsorbed
             | Self::CopyStale
             | Self::CopyOutdated
+            | Self::SourceLocal
             | Self::NotSipDropped => Ending::Nothing,
         }
     }

@@ -8,6 +8,7 @@ pub mod counters;
 pub mod handoff;
 pub mod lane;
 pub mod limits;
+pub mod local;
 pub mod processor;
 pub mod transactions;
 

@@ -25,6 +25,7 @@ use crate::counters::{LaneCounters, WorkerCounters};
 use crate::handoff::Handoff;
 use crate::handoff::embedded::Exchange;
 use crate::handoff::kernel::{Egress, Server};
+use crate::local::{LetterBox, LocalAddresses};
 use crate::netdev;
 use crate::processor::{Answerer, Processor};
 use crate::status;
@@ -37,6 +38,9 @@ use view::View;
 
 /// How often the main thread looks after workers and interface.
 const SUPERVISION: Duration = Duration::from_millis(250);
+
+/// How often the host's addresses are read.
+const LOCAL_ADDRESSES: Duration = Duration::from_secs(1);
 
 /// Makes the processors of `embedded` services: (service name, share 1/n, number of the worker).
 pub type ProcessorFactory = dyn Fn(&str, u32, u32) -> Box<dyn Processor>;
@@ -90,6 +94,7 @@ pub fn run_with(config: &Config, processors: &ProcessorFactory) -> anyhow::Resul
 struct Running {
     thread: std::thread::JoinHandle<u32>,
     wake: Arc<Wake>,
+    letters: Arc<LetterBox>,
     queue: u32,
     core: usize,
     counters: Arc<WorkerCounters>,
@@ -106,6 +111,7 @@ struct Instance {
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
     interface: netdev::Interface,
+    local: LocalAddresses,
     mode: status::Mode,
 }
 
@@ -152,6 +158,9 @@ impl Instance {
             None
         };
 
+        // After the hand-off device, which has an address, too.
+        let local = LocalAddresses::new(netdev::addresses_of_host()?);
+
         let mut instance = Self {
             mode: status::Mode { xdp: attached.mode().name().into(), ..Default::default() },
             attached,
@@ -163,6 +172,7 @@ impl Instance {
             classifier,
             device,
             interface,
+            local,
         };
         for (queue, core) in (0..queues).zip(cores) {
             let started = instance.start_worker(config, &plan, Seed(seed), &gates, processors, queue, core);
@@ -225,6 +235,7 @@ impl Instance {
         for ring in 0..afxdp::RINGS {
             self.classifier.set_socket(queue as usize, ring, port.rx_fd(ring))?;
         }
+        let letters = Arc::new(LetterBox::default());
         let counters = Arc::new(WorkerCounters::default());
         let parts = Parts {
             port,
@@ -235,6 +246,8 @@ impl Instance {
             queue,
             seed,
             transactions: Transactions::new(self.transactions.clone()),
+            local: self.local.clone(),
+            letters: Arc::clone(&letters),
             wake: Arc::clone(&wake),
             stop: Arc::clone(&self.stop),
             spin: config.workers.idle == Idle::Spin,
@@ -254,7 +267,7 @@ impl Instance {
                 Worker::new(parts).run()
             })
             .context("cannot start a worker thread")?;
-        self.workers.push(Running { thread, wake, queue, core, counters });
+        self.workers.push(Running { thread, wake, letters, queue, core, counters });
         Ok(())
     }
 
@@ -274,6 +287,7 @@ impl Instance {
     fn supervise(&self, stop: &AtomicBool) -> Option<String> {
         let mut transitions = vec![0; self.lanes.len()];
         let mut metadata = Metadata::Unchecked(Instant::now());
+        let (mut local, mut local_read) = (self.local.clone(), Instant::now());
         let mut sweeper = self
             .transactions
             .as_ref()
@@ -284,6 +298,10 @@ impl Instance {
             if let Some(sweeper) = &mut sweeper {
                 sweeper.sweep(clock::now());
                 self.occupancy.evicted_in_kernel.store(self.classifier.evicted(), Ordering::Relaxed);
+            }
+            if local_read.elapsed() >= LOCAL_ADDRESSES {
+                local_read = Instant::now();
+                self.tell_addresses(&mut local);
             }
             if let Some(reason) = self.hand_off_lost() {
                 return Some(reason);
@@ -314,6 +332,17 @@ impl Instance {
             }
         }
         None
+    }
+
+    /// Leaves the host's addresses with the workers if they have changed.
+    fn tell_addresses(&self, known: &mut LocalAddresses) {
+        // Without an answer the old ones hold.
+        let Ok(addresses) = netdev::addresses_of_host() else { return };
+        let now = LocalAddresses::new(addresses);
+        if now != *known {
+            *known = now;
+            self.workers.iter().for_each(|worker| worker.letters.put(known.clone()));
+        }
     }
 
     /// Why messages cannot reach a server any more although it may be there.

@@ -35,6 +35,7 @@ use crate::handoff::Handoff;
 use crate::handoff::kernel::{Egress, kick_all};
 use crate::lane::{Lane, Waiting};
 use crate::limits;
+use crate::local::{LetterBox, LocalAddresses};
 use crate::transactions::Transactions;
 use crate::wake::Wake;
 use receive::Arrived;
@@ -78,6 +79,10 @@ pub struct Parts {
     pub seed: Seed,
     /// Which requests were seen lately.
     pub transactions: Transactions,
+    /// From whom nothing can come.
+    pub local: LocalAddresses,
+    /// A newer list of them.
+    pub letters: Arc<LetterBox>,
     /// Rouses this worker.
     pub wake: Arc<Wake>,
     /// Set to stop.
@@ -344,12 +349,15 @@ impl Worker {
         self.parts.wake.awake();
     }
 
-    /// Copies the kernel's own counters, at most once a second; an error says that the interface is gone.
+    /// Takes over what changes slowly, at most once a second: the host's addresses and the kernel's own counters. An error says that the interface is gone.
     fn statistics(&mut self, now_ns: u64) -> Result<(), afxdp::Errno> {
         if now_ns.saturating_sub(self.statistics_ns) < HEARTBEAT_NS {
             return Ok(());
         }
         self.statistics_ns = now_ns;
+        if let Some(local) = self.parts.letters.take() {
+            self.parts.local = local;
+        }
         // A device that is down may come up again; one that is gone does not.
         if let Err(afxdp::Errno::NXIO) = self.parts.port.probe() {
             return Err(afxdp::Errno::NXIO);

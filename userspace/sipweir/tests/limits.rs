@@ -6,6 +6,7 @@ use overload::{GateConfig, HystereticConfig};
 use sip::Class;
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
+use sipweir::local::LocalAddresses;
 use support::{Bench, MS, Setup, names, request};
 
 const URI: &str = "sip:b@example.com";
@@ -155,6 +156,30 @@ fn a_source_above_its_cap_takes_no_privilege_from_another() {
     bench.deliver_from([203, 0, 113, 1], &request("BYE", URI, "other")).expect("delivered");
     bench.turn_after(MS);
     assert_eq!(bench.lane.above_cap_of(Class::InDialog), 9);
+}
+
+#[test]
+fn what_claims_to_come_from_this_host_or_a_broadcast_address_is_neither_served_nor_answered() {
+    let local =
+        LocalAddresses::new(vec!["192.0.2.1".parse().expect("IP"), "198.51.100.255".parse().expect("IP")]);
+    let mut bench = Bench::new(&Setup { local, ..Setup::default() });
+    let message = request("INVITE", URI, "c1");
+    for (number, source) in [[192, 0, 2, 1], [198, 51, 100, 255]].into_iter().enumerate() {
+        bench.deliver_from(source, &message).expect("delivered");
+        bench.deliver_from(source, &request("BYE", URI, "c2")).expect("delivered");
+        bench.deliver_rejected_from(source, &message).expect("delivered");
+        bench.turn_after(MS);
+        bench.turn_after(MS);
+        let expected = 2 * (number as u64 + 1);
+        assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::SourceLocal), expected);
+    }
+    assert_eq!(bench.lane.outcome_of(Class::InDialog, Outcome::SourceLocal), 2);
+    assert!(bench.at_server().is_empty() && bench.replies().is_empty());
+    bench.deliver_from([192, 0, 2, 2], &message).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 1);
+    bench.turn_after(MS);
+    bench.assert_conserved();
 }
 
 #[test]

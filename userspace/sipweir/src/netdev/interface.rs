@@ -73,6 +73,16 @@ impl Interface {
     }
 }
 
+/// The addresses that no other host can send from: all of this host, whichever device has them, and the broadcast
+/// addresses of its subnets.
+///
+/// # Errors
+///
+/// When the kernel does not answer.
+pub fn addresses_of_host() -> Result<Vec<IpAddr>, Error> {
+    Links::open()?.local_and_broadcast()
+}
+
 /// What Ethernet carries unless told otherwise (IEEE 802.3), in bytes.
 const ETHERNET_MTU: u32 = 1500;
 

@@ -82,6 +82,34 @@ impl Links {
             .collect())
     }
 
+    /// The addresses of all devices, and the broadcast addresses of their subnets: the one that was configured, and the
+    /// highest, for which the kernel makes a route by itself (`fib_add_ifaddr` in net/ipv4/fib_frontend.c).
+    pub(super) fn local_and_broadcast(&mut self) -> Result<Vec<IpAddr>, Error> {
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.socket.exchange("list the addresses", request, NLM_F_DUMP)?;
+        let mut found = Vec::new();
+        for answer in answers {
+            let RouteNetlinkMessage::NewAddress(message) = answer else { continue };
+            let own = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Local(ip) => Some(*ip),
+                _ => None,
+            });
+            for attribute in &message.attributes {
+                match attribute {
+                    AddressAttribute::Local(ip) => found.push(*ip),
+                    AddressAttribute::Broadcast(ip) => found.push(IpAddr::V4(*ip)),
+                    // With both, this is the prefix, or the peer of a point-to-point link.
+                    AddressAttribute::Address(ip) => {
+                        found.extend(own.is_none().then_some(*ip));
+                        found.extend(highest_of(*ip, message.header.prefix_len));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Makes a veth pair, each end with `queues` queues in both directions.
     pub(super) fn create_veth(&mut self, ends: [&str; 2], mtu: u32, queues: u32) -> Result<(), Error> {
         let mut end = ends.map(|name| {
@@ -158,6 +186,13 @@ impl Links {
             answers => answers.map(|_| ()),
         }
     }
+}
+
+/// The highest address of an IPv4 subnet that is large enough to have a broadcast address.
+fn highest_of(address: IpAddr, prefix_len: u8) -> Option<IpAddr> {
+    let IpAddr::V4(v4) = address else { return None };
+    let hosts = (prefix_len < 31).then(|| u32::MAX.checked_shr(prefix_len.into()))??;
+    Some(IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() | hosts)))
 }
 
 fn message_for(index: u32) -> LinkMessage {

@@ -22,4 +22,4 @@ mod tests;
 
 pub use error::Error;
 pub use handoff::{Endpoint, Handoff};
-pub use interface::Interface;
+pub use interface::{Interface, addresses_of_host};

@@ -151,6 +151,10 @@ impl Worker {
     /// Gives a message its place in the queue, or sheds it.
     pub(super) fn enqueue(&mut self, mut arrived: Arrived, mut queue: Queue, now_ns: u64) {
         let index = arrived.index;
+        if self.parts.local.contains(arrived.message.datagram.source.ip()) {
+            self.parts.lanes[index].counters.received(arrived.message.class);
+            return self.finish_frame(index, arrived.message, Outcome::SourceLocal);
+        }
         let known = self.recall(&mut arrived, now_ns);
         if known.is_some() {
             queue = Queue::Copy;
@@ -273,6 +277,10 @@ impl Worker {
             message.txn = 0;
         }
         self.parts.lanes[index].counters.received(message.class);
+        if self.parts.local.contains(message.datagram.source.ip()) {
+            self.finish_frame(index, message, Outcome::SourceLocal);
+            return None;
+        }
         Some((index, message))
     }
 }

@@ -22,6 +22,7 @@ use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::{Lane, ReplyPolicy};
 use sipweir::limits::{Cap, Caps, SourceLimits};
+use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::transactions::Transactions;
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
@@ -86,6 +87,7 @@ pub struct Setup {
     pub buckets: usize,
     pub port: PortConfig,
     pub caps: Caps,
+    pub local: LocalAddresses,
 }
 
 impl Default for Setup {
@@ -99,6 +101,7 @@ impl Default for Setup {
             buckets: 64,
             port: PortConfig::default(),
             caps: Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off },
+            local: LocalAddresses::default(),
         }
     }
 }
@@ -144,6 +147,7 @@ impl Bench {
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);
         let table = words(setup.buckets * SLOTS);
+        let letters = Arc::new(LetterBox::default());
         let counters = Arc::new(WorkerCounters::default());
         let worker = Worker::new(Parts {
             port,
@@ -154,6 +158,8 @@ impl Bench {
             queue: 0,
             seed: Seed([1, 2, 3, 4]),
             transactions: Transactions::new(Some(Arc::clone(&table))),
+            local: setup.local.clone(),
+            letters: Arc::clone(&letters),
             wake: Arc::new(Wake::new().expect("eventfd")),
             stop: Arc::new(AtomicBool::new(false)),
             spin: true,
@@ -182,6 +188,12 @@ impl Bench {
         let ring = sip::verdict_of(found.class) as usize;
         let meta = meta(self.now_ns, message.as_bytes(), found.class, found.method, found.marker);
         self.wire.deliver(ring, &packet_from(source, message.as_bytes()), &meta)
+    }
+
+    /// Delivers an original from another source to the ring of those that were shed.
+    pub fn deliver_rejected_from(&mut self, source: [u8; 4], message: &str) -> Result<(), Dropped> {
+        let meta = meta(self.now_ns, message.as_bytes(), Class::Original, Method::Invite, None);
+        self.wire.deliver(REJECT, &packet_from(source, message.as_bytes()), &meta)
     }
 
     /// Delivers a datagram with given findings to a given ring.
