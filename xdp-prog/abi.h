@@ -25,7 +25,7 @@ enum packet_class {
 	CLASS_STUN = 10,     /* STUN on the SIP port (RFC 5626 section 4.4.2) */
 	CLASS_NOT_SIP = 11,  /* nothing that a SIP server would read as a request or a response */
 	CLASS_FRAGMENT = 12, /* any IP fragment, first or later */
-	CLASS_EXOTIC = 13,   /* IPv4 options, IPv6 extension headers, more VLAN tags than two, cut short, martian */
+	CLASS_EXOTIC = 13, /* IPv4 options, IPv6 extension headers, more than two tags, cut short, martian */
 	CLASS_OVERSIZE = 14, /* for a service, but larger than a UMEM frame */
 	CLASS_FOREIGN = 15,  /* not for a service */
 	CLASSES = 16,
@@ -79,7 +79,9 @@ enum reason {
 	REASON_ORIGINAL_SHED = 29,    /* copy of a request that was shed: the same answer again */
 	REASON_ORIGINAL_SERVED = 30,  /* copy of a request that the server has got */
 	REASON_COPY_EXCESS = 31,      /* more copies than RFC 3261's timers can make */
-	REASONS = 32,
+	REASON_LINK_NOT_OURS = 32,    /* for the Ethernet address of another host */
+	REASON_VLAN_NOT_OURS = 33,    /* a VLAN that the host has no device for */
+	REASONS = 40,		      /* room to grow; more than 42 and the counters of a CPU exceed 32 KiB */
 };
 
 enum method {

@@ -51,6 +51,8 @@ static __always_inline enum packet_class class_of(enum reason reason)
 	case REASON_NOT_IP:
 	case REASON_NOT_UDP:
 	case REASON_NO_SERVICE:
+	case REASON_LINK_NOT_OURS:
+	case REASON_VLAN_NOT_OURS:
 		return CLASS_FOREIGN;
 	default:
 		return CLASS_EXOTIC;
@@ -62,10 +64,10 @@ static __always_inline enum reason parse_headers(struct cursor *cursor, struct f
 	enum reason reason;
 	__u16 ethertype;
 
-	reason = parse_ethernet(cursor, &ethertype);
+	reason = parse_ethernet(cursor, flow, &ethertype);
 	if (reason)
 		return reason;
-	reason = parse_vlan(cursor, &ethertype);
+	reason = parse_vlan(cursor, flow, &ethertype);
 	if (reason)
 		return reason;
 	if (ethertype == ETH_P_IP)
@@ -77,6 +79,25 @@ static __always_inline enum reason parse_headers(struct cursor *cursor, struct f
 	if (reason)
 		return reason;
 	return parse_udp(cursor, flow);
+}
+
+/* Whether the host would take the frame: by its Ethernet address, and its VLAN. Tag 0 is priority without a
+ * VLAN. */
+static __always_inline enum reason check_link(const struct flow *flow)
+{
+	_Bool ours = !link_addresses_count;
+
+	for (int i = 0; i < LINK_ADDRESSES_MAX; i++)
+		ours |= i < link_addresses_count && flow->link_destination == link_addresses[i];
+	if (!ours)
+		return REASON_LINK_NOT_OURS;
+	for (int i = 0; vlans_checked && i < VLAN_TAGS_MAX; i++) {
+		__u32 vlan = flow->vlans[i] & VLAN_ID_MASK;
+
+		if (vlan && !(vlans_taken[vlan / 64] >> (vlan % 64) & 1))
+			return REASON_VLAN_NOT_OURS;
+	}
+	return 0;
 }
 
 /* The service of a local address and port: the exact address wins over "any". False: none. */
@@ -267,7 +288,9 @@ int sipweir(struct xdp_md *ctx)
 		return pass(class_of(reason), reason);
 	if (!find_service(&flow, &service))
 		return pass(CLASS_FOREIGN, REASON_NO_SERVICE);
-	reason = check_source(&flow);
+	reason = check_link(&flow);
+	if (!reason)
+		reason = check_source(&flow);
 	if (!reason)
 		reason = check_udp_len(&flow);
 	if (reason)

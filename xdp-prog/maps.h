@@ -48,6 +48,18 @@ const volatile __u32 bucket_mask;
 /* Look requests up in the transaction table. Without it copies are known by their marker only. */
 const volatile __u8 has_transactions;
 
+/*
+ * Ethernet addresses that packets for this host carry, the first byte in the lowest bits, and how many there
+ * are; none means any. A promiscuous interface receives those of other hosts, too.
+ */
+#define LINK_ADDRESSES_MAX 8
+const volatile __u64 link_addresses[LINK_ADDRESSES_MAX];
+const volatile __u8 link_addresses_count;
+
+/* Whether VLANs are checked, and one bit for each that is taken. */
+const volatile __u8 vlans_checked;
+const volatile __u64 vlans_taken[4096 / 64];
+
 /* Families of a service key. */
 #define FAMILY_ANY  0
 #define FAMILY_IPV4 4

@@ -40,6 +40,9 @@
 #define NEXT_HIP	 139
 #define NEXT_SHIM6	 140
 
+/* The rest of the tag's control word is priority (IEEE 802.1Q section 9.6). */
+#define VLAN_ID_MASK 0x0fff
+
 struct vlan_tag {
 	__be16 control;
 	__be16 ethertype;
@@ -60,6 +63,8 @@ struct flow {
 	__u16 family;
 	__u16 udp_len; /* as announced; not yet checked */
 	__u16 payload_offset;
+	__u64 link_destination;	    /* Ethernet address, the first byte in the lowest bits */
+	__u16 vlans[VLAN_TAGS_MAX]; /* outermost first; 0, which is no VLAN, where there is no tag */
 };
 
 static __always_inline void advance(struct cursor *cursor, __u16 len)
@@ -68,7 +73,7 @@ static __always_inline void advance(struct cursor *cursor, __u16 len)
 	cursor->offset += len;
 }
 
-static __always_inline enum reason parse_ethernet(struct cursor *cursor, __u16 *ethertype)
+static __always_inline enum reason parse_ethernet(struct cursor *cursor, struct flow *flow, __u16 *ethertype)
 {
 	struct ethhdr *eth = (struct ethhdr *)cursor->pos;
 
@@ -77,6 +82,7 @@ static __always_inline enum reason parse_ethernet(struct cursor *cursor, __u16 *
 	if (eth->h_dest[0] & 1)
 		return REASON_LINK_MULTICAST;
 	*ethertype = bpf_ntohs(eth->h_proto);
+	__builtin_memcpy(&flow->link_destination, eth->h_dest, ETH_ALEN);
 	advance(cursor, sizeof(*eth));
 	return 0;
 }
@@ -87,7 +93,7 @@ static __always_inline _Bool is_vlan(__u16 ethertype)
 }
 
 /* Steps over at most VLAN_TAGS_MAX tags. */
-static __always_inline enum reason parse_vlan(struct cursor *cursor, __u16 *ethertype)
+static __always_inline enum reason parse_vlan(struct cursor *cursor, struct flow *flow, __u16 *ethertype)
 {
 #pragma unroll
 	for (int i = 0; i < VLAN_TAGS_MAX; i++) {
@@ -98,6 +104,7 @@ static __always_inline enum reason parse_vlan(struct cursor *cursor, __u16 *ethe
 		if (cursor->pos + sizeof(*tag) > cursor->end)
 			return REASON_TRUNCATED;
 		*ethertype = bpf_ntohs(tag->ethertype);
+		flow->vlans[i] = bpf_ntohs(tag->control) & VLAN_ID_MASK;
 		advance(cursor, sizeof(*tag));
 	}
 	return is_vlan(*ethertype) ? REASON_VLAN_DEPTH : 0;
@@ -210,10 +217,11 @@ static __always_inline enum reason check_udp_len(const struct flow *flow)
 }
 
 /*
- * Source addresses that no other host can have, so that the stack drops the packet wherever it comes from: handed
- * over, it would look like one that the server has taken. IPv4 (ip_route_input_slow in net/ipv4/route.c): 0/8,
- * loopback, multicast, limited broadcast. IPv6 (ip6_rcv_core in net/ipv6/ip6_input.c): loopback, multicast, IPv4 in
- * IPv6 clothes; not "::", which the stack delivers. The host's own addresses are the worker's business.
+ * Source addresses that no other host can have, so that the stack drops the packet wherever it comes from:
+ * handed over, it would look like one that the server has taken. IPv4 (ip_route_input_slow in
+ * net/ipv4/route.c): 0/8, loopback, multicast, limited broadcast. IPv6 (ip6_rcv_core in
+ * net/ipv6/ip6_input.c): loopback, multicast, IPv4 in IPv6 clothes; not "::", which the stack delivers. The
+ * host's own addresses are the worker's business.
  */
 static __always_inline enum reason check_source(const struct flow *flow)
 {
@@ -222,7 +230,8 @@ static __always_inline enum reason check_source(const struct flow *flow)
 	_Bool martian;
 
 	if (flow->family == 4)
-		martian = address >> 24 == 0 || address >> 24 == 127 || address >> 28 == 0xe || address == 0xffffffff;
+		martian = address >> 24 == 0 || address >> 24 == 127 || address >> 28 == 0xe ||
+			  address == 0xffffffff;
 	else
 		martian = high >> 56 == 0xff || (!high && (low == 1 || low >> 32 == 0xffff));
 	return martian ? REASON_SOURCE_MARTIAN : 0;

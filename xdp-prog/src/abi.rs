@@ -5,7 +5,7 @@ pub const CLASSES: usize = 16;
 /// Room for verdicts in the counters.
 pub const VERDICTS: usize = 6;
 /// Room for reasons in the counters.
-pub const REASONS: usize = 32;
+pub const REASONS: usize = 40;
 /// Rings of a NIC queue; also the verdicts that name one.
 pub const RINGS: usize = 4;
 /// Services that one program guards.

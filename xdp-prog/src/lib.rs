@@ -43,6 +43,6 @@ pub use counters::{CounterReader, Counters};
 pub use error::Error;
 pub use load::Classifier;
 pub use meta::Meta;
-pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, ServiceAddress, Settings};
+pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, LINK_ADDRESSES_MAX, ServiceAddress, Settings};
 pub use test_run::{Action, TestRun};
 pub use yardstick::Yardstick;

@@ -153,6 +153,9 @@ fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.has_any_address = settings.has_any_address().into();
     rodata.max_frame_len = settings.max_frame_len;
     rodata.not_sip_drop = settings.not_sip_drop.into();
+    (rodata.link_addresses, rodata.link_addresses_count) = settings.link_address_words();
+    rodata.vlans_checked = settings.vlans.is_some().into();
+    rodata.vlans_taken = settings.vlan_bitmap();
     rodata.single_ring = settings.single_ring.into();
     rodata.has_transactions = (settings.transaction_buckets > 0).into();
     rodata.bucket_mask = settings.transaction_buckets.saturating_sub(1);

@@ -3,6 +3,7 @@
 //! [`Settings::check`] refuses what could only be a mistake; the rest of the file turns settings into the bytes of
 //! the program's read-only data and of its service table. Nothing here talks to the kernel.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::Error;
@@ -18,6 +19,11 @@ const TRANSACTION_BUCKETS_MAX: u32 = 1 << 22;
 
 /// Ports are a bitmap in the program.
 pub(crate) const PORT_WORDS: usize = 65_536 / 64;
+
+/// VLANs are a bitmap, too.
+pub(crate) const VLAN_WORDS: usize = 4096 / 64;
+/// Ethernet addresses that a host may have on one interface: its own, and those of devices on top of it.
+pub const LINK_ADDRESSES_MAX: usize = 8;
 
 const FAMILY_ANY: u16 = 0;
 const FAMILY_IPV4: u16 = 4;
@@ -46,6 +52,10 @@ pub struct Settings {
     pub max_frame_len: u32,
     /// Drop what is no SIP instead of passing it.
     pub not_sip_drop: bool,
+    /// Ethernet addresses of packets for this host; others pass to the kernel. `None` is any.
+    pub link_addresses: Option<Vec<[u8; 6]>>,
+    /// VLANs of packets for this host, besides untagged ones; each tag of a packet must be of one. `None` is any.
+    pub vlans: Option<BTreeSet<u16>>,
     /// No classes and no gate in the kernel: everything for a service goes to ring `new` (the `fifo` policy).
     pub single_ring: bool,
     /// Buckets of the transaction table, a power of two; one takes 64 bytes and remembers 8 requests. 0: no table, and
@@ -74,6 +84,17 @@ impl Settings {
                 "{buckets} buckets of transactions: a power of two up to {TRANSACTION_BUCKETS_MAX}, or 0"
             ));
         }
+        if let Some(addresses) = &self.link_addresses
+            && !(1..=LINK_ADDRESSES_MAX).contains(&addresses.len())
+        {
+            let count = addresses.len();
+            return refuse(format!(
+                "{count} Ethernet addresses: 1 to {LINK_ADDRESSES_MAX} are possible, or any"
+            ));
+        }
+        if let Some(vlan) = self.vlans.iter().flatten().find(|vlan| !(1..=4094).contains(*vlan)) {
+            return refuse(format!("VLAN {vlan}: 1 to 4094 are possible"));
+        }
         for (index, service) in self.services.iter().enumerate() {
             if service.port == 0 {
                 return refuse(format!("service {index}: port 0 receives nothing"));
@@ -101,6 +122,28 @@ impl Settings {
     /// One bit a service.
     pub(crate) fn reply_owed_bits(&self) -> u64 {
         (0..).zip(&self.services).map(|(index, service)| u64::from(service.reply_owed) << index).sum()
+    }
+
+    /// The table of addresses, and how many there are; none means any.
+    pub(crate) fn link_address_words(&self) -> ([u64; LINK_ADDRESSES_MAX], u8) {
+        let mut words = [0; LINK_ADDRESSES_MAX];
+        let mut count = 0;
+        for (word, address) in words.iter_mut().zip(self.link_addresses.iter().flatten()) {
+            let mut bytes = [0; 8];
+            bytes[..6].copy_from_slice(address);
+            *word = u64::from_ne_bytes(bytes);
+            count += 1;
+        }
+        (words, count)
+    }
+
+    /// One bit a VLAN.
+    pub(crate) fn vlan_bitmap(&self) -> [u64; VLAN_WORDS] {
+        let mut words = [0; VLAN_WORDS];
+        for vlan in self.vlans.iter().flatten() {
+            words[usize::from(vlan % 4096) / 64] |= 1 << (vlan % 64);
+        }
+        words
     }
 
     pub(crate) fn has_exact_v4(&self) -> bool {

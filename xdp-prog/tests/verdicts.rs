@@ -26,6 +26,59 @@ fn exotic(reason: Reason) -> support::Decision {
 }
 
 #[test]
+fn frames_for_the_ethernet_address_of_another_host_pass() {
+    let own = [2, 0, 0, 0, 0, 1];
+    let virtual_router = [0, 0, 0x5e, 0, 1, 7];
+    let settings = Settings { link_addresses: Some(vec![own, virtual_router]), ..settings() };
+    let classifier = load(&settings);
+    let to = |destination_mac| Packet { destination_mac, ..Packet::default() };
+    for mac in [own, virtual_router] {
+        assert_eq!(decide(&classifier, &to(mac)), UNREAD, "{mac:x?}");
+    }
+    for byte in 0..6 {
+        for bit in 0..8 {
+            let mut mac = own;
+            mac[byte] ^= 1 << bit;
+            let reason = if mac[0] & 1 == 1 { Reason::LinkMulticast } else { Reason::LinkNotOurs };
+            assert_eq!(decide(&classifier, &to(mac)), foreign(reason), "{mac:x?}");
+        }
+    }
+    assert_eq!(decide(&classifier, &to([0; 6])), foreign(Reason::LinkNotOurs));
+    // What is for no service is counted as that, whoever it is for.
+    let other_port = Packet { destination_port: 9, ..to([0; 6]) };
+    assert_eq!(decide(&classifier, &other_port), foreign(Reason::NoService));
+}
+
+#[test]
+fn vlans_that_the_host_has_no_device_for_pass() {
+    let tagged = |tags: &[u16], vlans: &[u16]| {
+        let mut bytes = Packet { tags: tags.to_vec(), ..Packet::default() }.bytes();
+        for (index, vlan) in vlans.iter().enumerate() {
+            // Priority 5 beside the number.
+            bytes[14 + 4 * index..16 + 4 * index].copy_from_slice(&(0xa000 | vlan).to_be_bytes());
+        }
+        bytes
+    };
+    let decide = |classifier: &xdp_prog::Classifier, bytes: &[u8]| {
+        decision(&classifier.test_run(bytes).expect("a test run"))
+    };
+    let refused = foreign(Reason::VlanNotOurs);
+    let some = load(&Settings { vlans: Some([1, 63, 64, 4094].into()), ..settings() });
+    for vlan in 0..4096 {
+        let expected = if [0, 1, 63, 64, 4094].contains(&vlan) { UNREAD } else { refused };
+        assert_eq!(decide(&some, &tagged(&[0x8100], &[vlan])), expected, "{vlan}");
+    }
+    let two = [0x88a8, 0x8100];
+    assert_eq!(decide(&some, &tagged(&two, &[1, 64])), UNREAD);
+    assert_eq!(decide(&some, &tagged(&two, &[1, 2])), refused);
+    assert_eq!(decide(&some, &tagged(&two, &[2, 1])), refused);
+    let none = load(&Settings { vlans: Some([].into()), ..settings() });
+    assert_eq!(decide(&none, &tagged(&[], &[])), UNREAD);
+    assert_eq!(decide(&none, &tagged(&[0x8100], &[0])), UNREAD);
+    assert_eq!(decide(&none, &tagged(&[0x8100], &[1])), refused);
+}
+
+#[test]
 fn headers_of_the_wire_decide_in_their_order() {
     let good = Packet::default;
     let table = [

@@ -11,7 +11,7 @@ pub const CLASSES: usize = 16;
 /// Room for verdicts in counter tables.
 pub const VERDICTS: usize = 6;
 /// Room for reasons in counter tables; larger than the number of reasons, so that they can grow.
-pub const REASONS: usize = 32;
+pub const REASONS: usize = 40;
 /// Room for methods in counter tables.
 pub const METHODS: usize = 15;
 /// Services that one front-end can guard; the kernel's tables have this size.
@@ -167,6 +167,10 @@ closed_enum! {
     OriginalServed = 30, "original_served";
     /// More copies than RFC 3261's timers can make.
     CopyExcess = 31, "copy_excess";
+    /// For the Ethernet address of another host.
+    LinkNotOurs = 32, "link_not_ours";
+    /// A VLAN that the host has no device for.
+    VlanNotOurs = 33, "vlan_not_ours";
 }
 
 closed_enum! {
@@ -283,14 +287,14 @@ mod tests {
         for (number, class) in (0u8..).zip(Class::ALL) {
             assert_eq!((class as u8, Class::from_u8(number)), (number, Some(class)));
         }
-        for (number, reason) in (0u8..).zip(Reason::ALL) {
-            assert_eq!((reason as u8, Reason::from_u8(number)), (number, Some(reason)));
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_u8(reason as u8), Some(reason));
         }
         for (number, method) in (0u8..).zip(Method::ALL) {
             assert_eq!((method as u8, Method::from_u8(number)), (number, Some(method)));
         }
         assert_eq!(Class::from_u8(16), None);
-        assert_eq!(Reason::from_u8(32), None);
+        assert_eq!(Reason::from_u8(34), None);
         assert_eq!(Verdict::from_u8(6), None);
         assert_eq!(MarkerForm::from_u8(2), Some(MarkerForm::Uri));
     }

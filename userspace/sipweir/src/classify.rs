@@ -170,6 +170,9 @@ fn load(endpoints: &[(Option<IpAddr>, u16)]) -> Result<xdp_prog::Classifier, xdp
         seed: [1, 2, 3, 4],
         services: endpoints.iter().map(address).collect(),
         max_frame_len: FRAME_BYTES_MAX,
+        // A recording may be of any host.
+        link_addresses: None,
+        vlans: None,
         not_sip_drop: false,
         single_ring: false,
         transaction_buckets: 0,

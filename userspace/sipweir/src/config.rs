@@ -10,7 +10,7 @@ mod read;
 mod value;
 
 pub use read::{ConfigError, Problem};
-pub use value::{Limit, Listen, Rate, Span};
+pub use value::{Limit, LinkAddress, Listen, Rate, Span, Taken};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -59,6 +59,12 @@ pub struct Xdp {
     pub zero_copy: bool,
     /// What becomes of datagrams to a service that are not SIP: `pass` (default) to the kernel, or `drop`.
     pub not_sip: NotSip,
+    /// Ethernet addresses of frames that are taken: `host` (default), those of the interface and of devices on it; `any`;
+    /// or a list that counts beside those of the host. Other frames pass.
+    pub link_addresses: Taken<LinkAddress>,
+    /// VLANs of frames that are taken besides untagged ones: `host` (default), those that the host has a device for on
+    /// the interface; `any`; or a list. Other frames pass.
+    pub vlans: Taken<u16>,
 }
 
 /// Where in the receive path the program runs.

@@ -125,7 +125,8 @@ impl Instance {
         let plan = Plan::new(config, queues)?;
         let seed = config.seed.as_ref().map_or_else(rand::random, |seed| seed.0);
 
-        let settings = plan.settings(config, seed);
+        let stack = netdev::Stack::on(interface.index)?;
+        let settings = plan.settings(config, stack, seed);
         let classifier = xdp_prog::Classifier::load(&settings)?;
         let attach_mode = match config.xdp.mode {
             XdpMode::Auto => xdp_prog::AttachMode::Auto,

@@ -13,6 +13,8 @@ fn settings(services: Vec<ServiceAddress>) -> Settings {
         seed: [1, 2, 3, 4],
         services,
         max_frame_len: 2048,
+        link_addresses: None,
+        vlans: None,
         not_sip_drop: false,
         single_ring: false,
         transaction_buckets: 0,
@@ -42,6 +44,26 @@ fn a_refusal_names_the_value_and_its_limits() {
     assert!(refusal(&large).contains("max_frame_len 4097: 256 to 4096"));
     let small = Settings { max_frame_len: 255, ..settings(vec![service(None, 5060)]) };
     assert!(refusal(&small).contains("max_frame_len 255"));
+}
+
+#[test]
+fn frames_that_nobody_can_mean_are_refused_and_the_others_become_tables() {
+    let good = || settings(vec![service(None, 5060)]);
+    let none = Settings { link_addresses: Some(vec![]), ..good() };
+    assert!(refusal(&none).contains("0 Ethernet addresses: 1 to 8"));
+    let many = Settings { link_addresses: Some(vec![[2; 6]; 9]), ..good() };
+    assert!(refusal(&many).contains("9 Ethernet addresses"));
+    for vlan in [0, 4095] {
+        assert!(
+            refusal(&Settings { vlans: Some([vlan].into()), ..good() }).contains(&format!("VLAN {vlan}"))
+        );
+    }
+    assert_eq!(good().link_address_words(), ([0; LINK_ADDRESSES_MAX], 0));
+    let two = Settings { link_addresses: Some(vec![[2, 0, 0, 0, 0, 1], [6; 6]]), ..good() };
+    let (words, count) = two.link_address_words();
+    assert_eq!((words[0].to_ne_bytes(), count), ([2, 0, 0, 0, 0, 1, 0, 0], 2));
+    let vlans = Settings { vlans: Some([1, 64, 4094].into()), ..good() }.vlan_bitmap();
+    assert_eq!((vlans[0], vlans[1], vlans[63]), (2, 1, 1 << 62));
 }
 
 #[test]

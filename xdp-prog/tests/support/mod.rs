@@ -37,6 +37,8 @@ pub(crate) fn settings() -> Settings {
         ],
         max_frame_len: 2048,
         not_sip_drop: false,
+        link_addresses: None,
+        vlans: None,
         single_ring: false,
         transaction_buckets: 0,
     }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use overload::Threshold;
+use xdp_prog::LINK_ADDRESSES_MAX;
 use xdp_prog::abi::SERVICES_MAX;
 
-use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service};
+use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service, Taken};
 
 /// T1 of RFC 3261 section 17.1.1.1: the first copy leaves the client after it.
 const T1_NS: u64 = 500_000_000;
@@ -53,6 +54,20 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
         );
     }
     frames(&config.frames, &mut report);
+    if let Taken::Listed(vlans) = &config.xdp.vlans
+        && let Some(vlan) = vlans.iter().find(|vlan| !(1..=4094).contains(*vlan))
+    {
+        report("xdp.vlans".into(), format!("{vlan} is no VLAN; they have the numbers 1 to 4094"));
+    }
+    if let Taken::Listed(addresses) = &config.xdp.link_addresses
+        && addresses.len() >= LINK_ADDRESSES_MAX
+    {
+        let most = LINK_ADDRESSES_MAX - 1;
+        report(
+            "xdp.link_addresses".into(),
+            format!("{} addresses; at most {most}, or \"any\"", addresses.len()),
+        );
+    }
 
     let mut taken = BTreeMap::new();
     for (name, service) in &config.service {

@@ -1,4 +1,4 @@
-use super::{Config, ConfigError, GateKind, HandoffKind, Problem};
+use super::{Config, ConfigError, GateKind, HandoffKind, LinkAddress, Problem, Taken};
 use crate::limits::Cap;
 use overload::Threshold;
 
@@ -127,6 +127,30 @@ code = 200
         "service.main.reply.code",
     ];
     assert_eq!(keys(text), expected);
+}
+
+#[test]
+fn frames_are_those_of_the_host_any_or_listed_ones() {
+    let xdp = |lines: &str| format!("{LEAST}[xdp]\n{lines}\n");
+    let config = Config::parse("test.toml", LEAST).expect("valid");
+    assert_eq!((config.xdp.link_addresses, config.xdp.vlans), (Taken::Host, Taken::Host));
+    let text = xdp("link_addresses = \"any\"\nvlans = [1, 4094]");
+    let config = Config::parse("test.toml", &text).expect("valid");
+    assert_eq!((config.xdp.link_addresses, config.xdp.vlans), (Taken::Any, Taken::Listed(vec![1, 4094])));
+    let config = Config::parse("test.toml", &xdp("link_addresses = [\"00:00:5e:00:01:fF\"]")).expect("valid");
+    assert_eq!(config.xdp.link_addresses, Taken::Listed(vec![LinkAddress([0, 0, 0x5e, 0, 1, 255])]));
+    for (wrong, key) in [
+        ("vlans = [0]", "xdp.vlans"),
+        ("vlans = [1, 4095]", "xdp.vlans"),
+        ("vlans = \"all\"", "xdp.vlans"),
+        ("vlans = 5", "xdp.vlans"),
+        ("link_addresses = \"00:00:5e:00:01:07\"", "xdp.link_addresses"),
+        ("link_addresses = [\"00:00:5e:00:01\"]", "xdp.link_addresses[0]"),
+        ("link_addresses = [\"00:00:5e:00:01:07:08\"]", "xdp.link_addresses[0]"),
+        ("link_addresses = [\"01:00:5e:00:01:07\"]", "xdp.link_addresses[0]"),
+    ] {
+        assert_eq!(keys(&xdp(wrong)), [key], "{wrong}");
+    }
 }
 
 #[test]

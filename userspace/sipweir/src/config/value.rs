@@ -131,6 +131,77 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
+/// Which frames are taken: those of the host, any, or those listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Taken<T> {
+    /// What the host's own devices say.
+    #[default]
+    Host,
+    /// All.
+    Any,
+    /// These.
+    Listed(Vec<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Taken<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TakenVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for TakenVisitor<T> {
+            type Value = Taken<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"host\", \"any\", or a list")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Taken<T>, E> {
+                match text {
+                    "host" => Ok(Taken::Host),
+                    "any" => Ok(Taken::Any),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Taken<T>, A::Error> {
+                let mut listed = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    listed.push(item);
+                }
+                Ok(Taken::Listed(listed))
+            }
+        }
+        deserializer.deserialize_any(TakenVisitor(std::marker::PhantomData))
+    }
+}
+
+/// An Ethernet address as `"00:00:5e:00:01:07"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkAddress(pub [u8; 6]);
+
+impl FromStr for LinkAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no Ethernet address such as \"00:00:5e:00:01:07\"");
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2).ok_or_else(wrong)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_parse| wrong())?;
+        }
+        match parts.next() {
+            None if bytes[0] & 1 == 0 => Ok(Self(bytes)),
+            None => Err(format!("{text:?} is a group address; frames to one always pass")),
+            Some(_) => Err(wrong()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 /// One or more local endpoints; `None` as address means any local address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen(pub Vec<(Option<IpAddr>, u16)>);

@@ -49,11 +49,16 @@ impl Links {
         }
     }
 
-    /// The names of all devices, for a message to the operator.
-    pub(super) fn names(&mut self) -> Result<Vec<String>, Error> {
+    /// All devices.
+    pub(super) fn all(&mut self) -> Result<Vec<LinkMessage>, Error> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self.socket.exchange("list the devices", request, NLM_F_DUMP)?;
-        Ok(answers.into_iter().filter_map(link_of).map(|link| name_of(&link).to_owned()).collect())
+        Ok(answers.into_iter().filter_map(link_of).collect())
+    }
+
+    /// The names of all devices, for a message to the operator.
+    pub(super) fn names(&mut self) -> Result<Vec<String>, Error> {
+        Ok(self.all()?.iter().map(|link| name_of(link).to_owned()).collect())
     }
 
     /// The addresses of the device with that index.

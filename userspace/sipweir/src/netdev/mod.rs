@@ -14,6 +14,7 @@ mod handoff;
 mod interface;
 mod link;
 pub(crate) mod netlink;
+mod stack;
 mod sysctl;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -23,3 +24,4 @@ mod tests;
 pub use error::Error;
 pub use handoff::{Endpoint, Handoff};
 pub use interface::{Interface, addresses_of_host};
+pub use stack::Stack;

@@ -9,7 +9,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, bind, send, socket};
 
 use super::testing::{in_nested_namespace, in_new_namespace, run};
-use super::{Endpoint, Error, Handoff, Interface};
+use super::{Endpoint, Error, Handoff, Interface, Stack, addresses_of_host};
 
 /// A served device `nic0` with two receive queues, a peer, addresses and default routes.
 fn with_nic(test: impl FnOnce(Interface) + Send + 'static) {
@@ -57,6 +57,39 @@ fn an_interface_is_described_as_the_kernel_sees_it() {
         assert!(nic.addresses.contains(&Ipv4Addr::new(192, 0, 2, 1).into()));
         assert!(nic.addresses.contains(&"2001:db8::1".parse().unwrap()));
         nic.require_up().unwrap();
+    });
+}
+
+#[test]
+fn the_addresses_of_the_host_are_those_of_all_devices_and_the_broadcast_addresses_of_their_subnets() {
+    with_nic(|_| {
+        run("ip address add 203.0.113.5/30 brd 203.0.113.9 dev peer0");
+        run("ip address add 198.51.100.1 peer 198.51.100.2/32 dev peer0");
+        let found = addresses_of_host().unwrap();
+        for address in [
+            "192.0.2.1",
+            "192.0.2.255",
+            "2001:db8::1",
+            "203.0.113.5",
+            "203.0.113.7",
+            "203.0.113.9",
+            "198.51.100.1",
+        ] {
+            assert!(found.contains(&address.parse().unwrap()), "{address} in {found:?}");
+        }
+        for address in
+            ["192.0.2.0", "192.0.2.2", "192.0.2.254", "203.0.113.6", "198.51.100.2", "255.255.255.255"]
+        {
+            assert!(!found.contains(&address.parse().unwrap()), "{address} in {found:?}");
+        }
+    });
+}
+
+#[test]
+fn the_frames_of_a_plain_interface_are_those_for_its_own_address_without_a_tag() {
+    with_nic(|nic| {
+        let stack = Stack::on(nic.index).unwrap();
+        assert_eq!((stack.link_addresses, stack.vlans), (vec![nic.mac], [].into()));
     });
 }
 

@@ -12,13 +12,15 @@ use overload::{
     TokenBucket,
 };
 use sip::ReplyLine;
+use xdp_prog::LINK_ADDRESSES_MAX;
 
-use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service};
+use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service, Taken};
 use crate::counters::LaneCounters;
 use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
 use crate::lane::{Lane, ReplyPolicy};
 use crate::limits::SourceLimits;
+use crate::netdev::Stack;
 use crate::{clock, sock_diag};
 
 /// Retries of a bind that finds the queue busy: a socket that was just closed lets go asynchronously.
@@ -89,7 +91,20 @@ impl Plan {
         Ok(Self { port, queues, new_places, kernel_handoff, lane_of_service })
     }
 
-    pub(super) fn settings(&self, config: &Config, seed: [u64; 4]) -> xdp_prog::Settings {
+    /// `stack` is what the host takes from the interface.
+    pub(super) fn settings(&self, config: &Config, stack: Stack, seed: [u64; 4]) -> xdp_prog::Settings {
+        let mut link_addresses = stack.link_addresses;
+        if let Taken::Listed(listed) = &config.xdp.link_addresses {
+            link_addresses.splice(1..1, listed.iter().map(|address| address.0));
+        }
+        if link_addresses.len() > LINK_ADDRESSES_MAX {
+            tracing::warn!(
+                left_out = link_addresses.len() - LINK_ADDRESSES_MAX,
+                "more Ethernet addresses on the interface than can be told apart; frames to those left out pass \
+                 unguarded. Set xdp.link_addresses = \"any\" to take all"
+            );
+            link_addresses.truncate(LINK_ADDRESSES_MAX);
+        }
         let services = config.service.values().flat_map(|service| {
             service.listen.0.iter().map(|(ip, port)| xdp_prog::ServiceAddress {
                 ip: *ip,
@@ -102,6 +117,12 @@ impl Plan {
             seed,
             services: services.collect(),
             max_frame_len: self.port.umem.packet_len_max(),
+            link_addresses: (config.xdp.link_addresses != Taken::Any).then_some(link_addresses),
+            vlans: match &config.xdp.vlans {
+                Taken::Host => Some(stack.vlans),
+                Taken::Any => None,
+                Taken::Listed(listed) => Some(listed.iter().copied().collect()),
+            },
             not_sip_drop: config.xdp.not_sip == NotSip::Drop,
             single_ring,
             transaction_buckets: if single_ring { 0 } else { config.transactions.buckets() },
