@@ -20,11 +20,11 @@ pub enum Error {
     },
 
     /// No frames at all.
-    #[error("umem.frames = 0: a queue can't work without frames")]
+    #[error("frames.count = 0: a queue can't work without frames")]
     NoFrames,
 
     /// A frame size other than the two that work.
-    #[error("umem.frame_size = {value} must be 2048 or 4096")]
+    #[error("frames.size = {value} must be 2048 or 4096")]
     FrameSize {
         /// Its value.
         value: u32,
@@ -48,7 +48,7 @@ pub enum Error {
 
     /// The machine doesn't have the memory.
     #[error(
-        "{bytes} bytes for the frames of one queue can't be had: {source}; lower umem.frames or free memory"
+        "{bytes} bytes for the frames of one queue can't be had: {source}; lower frames.count or free memory"
     )]
     Memory {
         /// What was asked for.
@@ -60,7 +60,7 @@ pub enum Error {
     /// The memory is there but may not be pinned.
     #[error(
         "{bytes} bytes of frames exceed the limit of locked memory: raise RLIMIT_MEMLOCK (systemd: \
-         LimitMEMLOCK=), grant CAP_IPC_LOCK, or lower umem.frames"
+         LimitMEMLOCK=), grant CAP_IPC_LOCK, or lower frames.count"
     )]
     LockedMemory {
         /// What was asked for.
@@ -112,7 +112,7 @@ pub enum Error {
     },
 
     /// The driver can't do zero-copy.
-    #[error("{device} can't do zero-copy AF_XDP on queue {queue}; set copy_mode to copy")]
+    #[error("{device} can't do zero-copy AF_XDP on queue {queue}; set xdp.zero_copy = false")]
     NoZeroCopy {
         /// Name and index.
         device: String,
@@ -123,7 +123,7 @@ pub enum Error {
     /// An egress device that can't do zero-copy, sharing frames with a NIC that does.
     #[error(
         "{device} can't do zero-copy, but it shares the frames of a NIC queue in zero-copy mode and the \
-         kernel wants both alike; set the NIC's copy_mode to copy"
+         kernel wants both alike; set xdp.zero_copy = false"
     )]
     EgressNeedsCopy {
         /// Name and index.

@@ -87,7 +87,7 @@ pub fn main() -> ExitCode {
 /// Reads a configuration and says everything that is wrong with it.
 fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
     let config = Config::read(file)?;
-    run::check(&config).map_err(|error| format!("{}: {error:#}", file.display()))?;
+    run::check(&config).map_err(|error| format!("{}: {}", file.display(), in_full(&error)))?;
     Ok(config)
 }
 
@@ -109,10 +109,26 @@ fn environment(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sipweir: {error:#}");
+            eprintln!("sipweir: {}", in_full(&error));
             ExitCode::from(ENVIRONMENT)
         }
     }
+}
+
+/// An error with its causes, each said once: some messages name their cause themselves, in the middle of the advice.
+fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let said = cause.to_string();
+        if text.contains(&said) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&said);
+    }
+    text
 }
 
 fn fail(status: u8, error: &dyn std::error::Error) -> ExitCode {
@@ -126,4 +142,21 @@ fn log_to_stderr() {
     // A second subscriber can only come from a program that embeds this one; it keeps its own.
     let _already_set =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_full;
+    use crate::control::ControlError;
+
+    #[test]
+    fn an_error_says_each_cause_once() {
+        let source = std::io::Error::other("no space left");
+        let error = anyhow::Error::new(ControlError::Bind { path: "/run/x.sock".into(), source });
+        let expected = "eth0: cannot make the control socket /run/x.sock: no space left; change control.socket or the \
+                        permissions";
+        assert_eq!(in_full(&error.context("eth0")), expected);
+        let plain = anyhow::anyhow!("first").context("second").context("third");
+        assert_eq!(in_full(&plain), "third: second: first");
+    }
 }

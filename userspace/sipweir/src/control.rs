@@ -20,6 +20,12 @@ const REQUEST_BYTES_MAX: usize = 64;
 /// A local client that does not send or take its bytes within this time is cut off.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A process that was just killed still accepts connections until the kernel has closed its descriptors, some milliseconds
+/// later. Who accepts them for longer is alive.
+const DYING: Duration = Duration::from_millis(100);
+/// Pause between two tries meanwhile.
+const DYING_PAUSE: Duration = Duration::from_millis(2);
+
 /// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -89,14 +95,16 @@ impl Control {
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(ControlError::NoSocket(path.into())),
-            Ok(_) => match UnixStream::connect(path) {
-                // Only a refusal proves that nobody is there any more.
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path).map_err(failed)?;
+            Ok(_) => {
+                if outlives(path).map_err(failed)? {
+                    return Err(ControlError::InUse(path.into()));
                 }
-                Ok(_) => return Err(ControlError::InUse(path.into())),
-                Err(source) => return Err(failed(source)),
-            },
+                match std::fs::remove_file(path) {
+                    // It was ending in order, and has removed its file itself.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    removed => removed.map_err(failed)?,
+                }
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(source) => return Err(failed(source)),
         }
@@ -129,6 +137,22 @@ impl Control {
             }
         })?;
         Ok(Serving { stop, file, thread: Some(thread) })
+    }
+}
+
+/// Whether somebody goes on accepting connections on a socket file.
+fn outlives(path: &Path) -> std::io::Result<bool> {
+    let deadline = Instant::now() + DYING;
+    loop {
+        match UnixStream::connect(path) {
+            // Only a refusal proves that nobody is there any more.
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+            Ok(_) if Instant::now() >= deadline => return Ok(true),
+            Ok(_) => std::thread::sleep(DYING_PAUSE),
+        }
     }
 }
 
@@ -221,6 +245,24 @@ mod tests {
         let serving = Control::bind(&path).expect("takes over").serve(document).expect("thread");
         assert!(matches!(Control::bind(&path), Err(ControlError::InUse(_))));
         drop(serving);
+    }
+
+    #[test]
+    fn the_socket_of_a_process_that_is_just_dying_is_taken_over() {
+        let path = path("dying");
+        let dying = UnixListener::bind(&path).expect("bind");
+        let (accepted, killed) = std::sync::mpsc::channel();
+        let death = std::thread::spawn(move || {
+            // It dies after the new instance has got through to it.
+            let client = dying.accept();
+            accepted.send(()).expect("the test waits");
+            drop((client, dying));
+        });
+        let control = Control::bind(&path).expect("takes over");
+        killed.recv().expect("it was asked while it lived");
+        death.join().expect("joined");
+        drop(control);
+        assert!(!path.exists());
     }
 
     #[test]

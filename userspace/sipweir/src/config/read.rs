@@ -1,8 +1,9 @@
 //! From text to a checked [`Config`], collecting every problem on the way.
 //!
 //! Deserialisation stops at its first error. To report all of them, the value that was wrong is taken out
-//! of the document and reading starts again, until it succeeds or the same path fails twice. Unknown keys
-//! are gathered on the side, so they too are all named.
+//! of the document and reading starts again, until it succeeds or the same path fails twice. A key that must be
+//! there gets a value that is in nobody's way, so that the rest of its table is judged, too. Unknown keys are gathered
+//! on the side, so they too are all named.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -78,7 +79,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
     let mut problems = BTreeSet::new();
     let config = deserialize(&mut document, &mut problems);
     if let Some(config) = &config {
-        // Services that could not be read at all were taken out; that is no second problem.
+        // What could not be read was taken out; that is no second problem.
         let whole = problems.is_empty();
         check::relations(config, whole, &mut problems);
     }
@@ -90,7 +91,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
 
 /// Reads what can be read. `None` when a required key of the root is missing or wrong.
 fn deserialize(document: &mut toml::Table, problems: &mut BTreeSet<Problem>) -> Option<Config> {
-    let mut removed = Vec::new();
+    let mut stand_ins = 0;
     loop {
         let mut unknown = Vec::new();
         let mut track = serde_path_to_error::Track::new();
@@ -106,22 +107,40 @@ fn deserialize(document: &mut toml::Table, problems: &mut BTreeSet<Problem>) -> 
         };
         let path = track.path().to_string();
         let message = error.message().to_owned();
-        // A missing key is reported at its parent. If it is missing since its wrong value was taken out, that
-        // was reported already, and the parent goes as a whole.
+        // A missing key is reported at its parent.
         let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
-        let taken_out = missing.is_some_and(|key| removed.contains(&format!("{path}.{key}")));
-        if !taken_out {
-            problems.insert(Problem { key: path.clone(), message });
-        }
-        if !remove(document, &path) {
+        let wrong = match missing {
+            Some(key) if path.is_empty() || path == "." => key.to_owned(),
+            Some(key) => format!("{path}.{key}"),
+            None => path.clone(),
+        };
+        stand_ins += 1;
+        let replaced = put(document, &wrong, stand_in(&wrong, stand_ins));
+        problems.insert(Problem { key: path, message });
+        // Each round leaves one problem less; a path that does not lead anywhere would go round for ever.
+        if !replaced {
             return None;
         }
-        removed.push(path);
     }
 }
 
-/// Takes the value at a dotted path out of the document; false if it is not there.
-fn remove(document: &mut toml::Table, path: &str) -> bool {
+/// A value for a key that must be there, which no other value can be at odds with; none for the keys that have
+/// defaults.
+fn stand_in(path: &str, number: usize) -> Option<toml::Value> {
+    let keys: Vec<&str> = path.split('.').collect();
+    let text = match *keys.as_slice() {
+        ["interface"] => "eth0".to_owned(),
+        // The discard prefix of RFC 6666: nobody listens there.
+        ["service", _, "listen"] => format!("[100::{number:x}]:9"),
+        ["service", _, "handoff"] => "kernel".to_owned(),
+        _ => return None,
+    };
+    Some(toml::Value::String(text))
+}
+
+/// Puts another value at a dotted path of the document, or takes out the one that is there; false if the path leads
+/// nowhere.
+fn put(document: &mut toml::Table, path: &str, value: Option<toml::Value>) -> bool {
     let mut keys: Vec<&str> = path.split('.').collect();
     let Some(last) = keys.pop() else { return false };
     let mut table = document;
@@ -131,5 +150,8 @@ fn remove(document: &mut toml::Table, path: &str) -> bool {
             _ => return false,
         }
     }
-    table.remove(last).is_some()
+    match value {
+        Some(value) => table.insert(last.to_owned(), value).as_ref() != table.get(last),
+        None => table.remove(last).is_some(),
+    }
 }

@@ -92,11 +92,46 @@ low = 100
 high = 50
 admit = 1.5
 "#;
-    // `listen` and `handoff` are required, so the relations of this service cannot be judged in the same run;
-    // those of the rest are.
-    let expected =
-        ["colour", "frames.ring_new", "interface", "service.main.handoff", "service.main.listen", "xdp.mode"];
+    let expected = [
+        "colour",
+        "frames.ring_new",
+        "interface",
+        "service.main.gate.admit",
+        "service.main.gate.low",
+        "service.main.handoff",
+        "service.main.listen",
+        "service.main.max_wait",
+        "xdp.mode",
+    ];
     assert_eq!(keys(text), expected);
+}
+
+#[test]
+fn every_wrong_entry_of_a_list_is_named() {
+    let text = LEAST.replace(
+        "\"192.0.2.1:5060\"",
+        "[\"192.0.2.1\", \"198.51.100.9:5060\", \"*:0\", \"nowhere\", \"224.0.0.1:5060\"]",
+    );
+    let found = problems(&text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    for wrong in ["\"192.0.2.1\" is no", "\"*:0\": port 0", "\"nowhere\"", "\"224.0.0.1:5060\": a multicast"]
+    {
+        assert!(found[0].message.contains(wrong), "{wrong} in {}", found[0].message);
+    }
+    assert!(!found[0].message.contains("198.51.100.9"), "{}", found[0].message);
+}
+
+#[test]
+fn two_services_with_wrong_addresses_are_not_said_to_share_one() {
+    let text = "interface = 7\n[service.a]\nlisten = 1\nhandoff = 2\n[service.b]\nlisten = 3\nhandoff = 4\n";
+    let expected =
+        ["interface", "service.a.handoff", "service.a.listen", "service.b.handoff", "service.b.listen"];
+    assert_eq!(keys(text), expected);
+}
+
+#[test]
+fn a_root_key_that_is_missing_does_not_hide_the_rest() {
+    assert_eq!(keys("[service.a]\nlisten = \"*:0\"\nhandoff = \"kernel\"\n").len(), 2);
 }
 
 #[test]

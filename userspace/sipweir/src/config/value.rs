@@ -262,12 +262,13 @@ impl<'de> Deserialize<'de> for Listen {
         if texts.is_empty() {
             return Err(de::Error::custom("an empty list guards nothing"));
         }
-        texts
-            .iter()
-            .map(|text| Self::endpoint(text))
-            .collect::<Result<_, _>>()
-            .map(Self)
-            .map_err(de::Error::custom)
+        let (good, wrong): (Vec<_>, Vec<_>) =
+            texts.iter().map(|text| Self::endpoint(text)).partition(Result::is_ok);
+        let wrong: Vec<String> = wrong.into_iter().filter_map(Result::err).collect();
+        if !wrong.is_empty() {
+            return Err(de::Error::custom(wrong.join("; ")));
+        }
+        Ok(Self(good.into_iter().filter_map(Result::ok).collect()))
     }
 }
 

@@ -67,21 +67,15 @@ impl Plan {
         let kernel_handoff = config.service.values().any(|service| service.handoff == HandoffKind::Kernel);
         let lanes = config.service.len() as u32;
         let tx_egress = if kernel_handoff { frames.ring_tx } else { 0 };
-        // What is left for originals after rings and the other places, shared by the lanes.
+        // What is left after rings and the least number of places is for originals, shared by the lanes.
         let fixed = FrameBudget::of(
             &port,
-            lanes * (CONTROL_PLACES + COPY_PLACES) + IN_HAND,
+            lanes * (CONTROL_PLACES + NEW_PLACES_MIN + COPY_PLACES) + IN_HAND,
             tx_egress,
             nic_ring(config),
         );
         let spare = fixed.check().context("frames.count")?;
-        let new_places = spare / lanes.max(1);
-        anyhow::ensure!(
-            new_places >= NEW_PLACES_MIN,
-            "frames.count = {} leaves {new_places} places for originals per service; raise it by at least {}",
-            frames.count,
-            (NEW_PLACES_MIN - new_places.min(NEW_PLACES_MIN)) * lanes
-        );
+        let new_places = NEW_PLACES_MIN + spare / lanes.max(1);
         let lane_of_service = config
             .service
             .values()
@@ -229,4 +223,32 @@ fn port_config(frames: &Frames, zero_copy: bool) -> PortConfig {
 /// In zero-copy mode the NIC's own ring holds frames too; the usual upper bound of drivers.
 fn nic_ring(config: &Config) -> u32 {
     if config.xdp.zero_copy { 1024 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NEW_PLACES_MIN, Plan, check};
+    use crate::config::Config;
+
+    #[test]
+    fn the_advice_for_too_few_frames_is_right_at_once_for_any_number_of_services() {
+        for services in [1, 2, 64] {
+            let mut text = "interface = \"eth0\"\n".to_owned();
+            for service in 0..services {
+                let port = 5060 + service;
+                text += &format!("[service.s{service}]\nlisten = \"*:{port}\"\nhandoff = \"kernel\"\n");
+            }
+            let mut config = Config::parse("test.toml", &text).expect("valid");
+            config.frames.count = 1024;
+            let said = format!("{:#}", check(&config).expect_err("too few"));
+            assert!(said.starts_with("frames.count: 1024 frames"), "{said}");
+            let (_, advice) = said.split_once("to at least ").expect("a number to raise it to");
+            let enough: u32 = advice.split(',').next().and_then(|n| n.parse().ok()).expect("a number");
+            config.frames.count = enough - 1;
+            check(&config).expect_err("one less is not enough");
+            config.frames.count = enough;
+            check(&config).expect("what was said to be enough");
+            assert_eq!(Plan::new(&config, 1).expect("fits").new_places, NEW_PLACES_MIN);
+        }
+    }
 }
