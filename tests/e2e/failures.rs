@@ -90,6 +90,62 @@ fn without_privileges_it_says_what_is_missing() {
 }
 
 #[test]
+fn each_missing_capability_is_named() {
+    let topology = Topology::new(&LinkPlan::default());
+    let (_folder, file) = written(&configuration());
+    let binary = sipweir::binary().to_str().expect("a path in UTF-8");
+    // CAP_SYS_ADMIN contains CAP_BPF and CAP_PERFMON.
+    for (dropped, named) in [
+        ("-net_admin", "CAP_NET_ADMIN"),
+        ("-net_raw", "CAP_NET_RAW"),
+        ("-bpf,-sys_admin", "CAP_BPF"),
+        ("-perfmon,-sys_admin", "CAP_PERFMON"),
+    ] {
+        let command =
+            ["setpriv", "--bounding-set", dropped, "--inh-caps", dropped, binary, "run", "--config", &file];
+        let finished = topology.server.finish(&command);
+        assert_eq!(finished.status.code(), Some(1), "{dropped}: {finished}");
+        assert!(finished.stderr.contains(named), "{dropped}: {finished}");
+        assert_nothing_left(&topology);
+    }
+}
+
+#[test]
+fn the_mode_that_was_obtained_is_said() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    for (mode, obtained) in [("auto", "native"), ("native", "native"), ("generic", "generic")] {
+        let configuration = format!("{}[xdp]\nmode = \"{mode}\"\n", configuration());
+        let mut sipweir = Sipweir::start(&topology.server, &configuration);
+        let status = sipweir.status();
+        assert_eq!(status["mode"]["xdp"], obtained, "{mode}: {status}");
+        assert_eq!(status["mode"]["af_xdp"], "copy", "{mode}: {status}");
+        let link = topology.server.ip(&["-j", "link", "show", "dev", "eth0"]);
+        let link: serde_json::Value = serde_json::from_str(&link).expect("JSON of ip");
+        // What iproute2 calls them: 1 the driver's, 2 the stack's.
+        let number = if obtained == "native" { 1 } else { 2 };
+        assert_eq!(link[0]["xdp"]["mode"], number, "{link}");
+        let totals =
+            topology.call(&CallLoad::at(50).ending_after(25)).finish(Duration::from_secs(20)).totals();
+        assert_eq!((totals.completed, totals.copies), (25, 0), "{mode}: {totals:?}");
+        end(sipweir, &topology);
+    }
+}
+
+#[test]
+fn too_little_memory_is_named_with_the_key_that_takes_it() {
+    let topology = Topology::new(&LinkPlan::default());
+    let (_folder, file) = written(&format!("{}[frames]\ncount = 1048576\n", configuration()));
+    let binary = sipweir::binary().to_str().expect("a path in UTF-8");
+    // 1 GiB of address space for 2 GiB of frames.
+    let finished = topology.server.finish(&["prlimit", "--as=1073741824", binary, "run", "--config", &file]);
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+    assert!(finished.stderr.contains("frames.count"), "{finished}");
+    assert_eq!(finished.stderr.matches("Cannot allocate memory").count(), 1, "{finished}");
+    assert_nothing_left(&topology);
+}
+
+#[test]
 fn status_without_an_instance_says_so() {
     let topology = Topology::new(&LinkPlan::default());
     let finished =

@@ -375,22 +375,12 @@ impl Instance {
     fn tear_down(self) -> anyhow::Result<()> {
         drop(self.attached);
         self.stop.store(true, Ordering::Release);
-        let mut leaked = 0;
-        let mut panicked = None;
-        for worker in self.workers {
-            worker.wake.notify();
-            match worker.thread.join() {
-                Ok(outstanding) => leaked += outstanding,
-                Err(_) => panicked = Some(worker.queue),
-            }
-        }
+        let finished = finish(self.workers);
         drop(self.device);
-        if let Some(queue) = panicked {
-            anyhow::bail!("worker-q{queue} panicked; its message stands above. Please report it");
+        if finished.is_ok() {
+            tracing::info!("stopped; everything is undone");
         }
-        anyhow::ensure!(leaked == 0, "{leaked} frames leaked; please report it");
-        tracing::info!("stopped; everything is undone");
-        Ok(())
+        finished
     }
 
     fn view(&self, config: &Config) -> anyhow::Result<View> {
@@ -414,6 +404,24 @@ impl Instance {
             occupancy: Arc::clone(&self.occupancy),
         })
     }
+}
+
+/// Waits for all workers, whatever became of each.
+fn finish(workers: Vec<Running>) -> anyhow::Result<()> {
+    let mut leaked = 0;
+    let mut panicked = None;
+    for worker in workers {
+        worker.wake.notify();
+        match worker.thread.join() {
+            Ok(outstanding) => leaked += outstanding,
+            Err(_) => panicked = Some(worker.queue),
+        }
+    }
+    if let Some(queue) = panicked {
+        anyhow::bail!("worker-q{queue} panicked; its message stands above. Please report it");
+    }
+    anyhow::ensure!(leaked == 0, "{leaked} frames leaked; please report it");
+    Ok(())
 }
 
 /// Watches for a driver that refuses metadata, under which every guarded packet passes to the kernel.
@@ -443,3 +451,6 @@ impl Metadata {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

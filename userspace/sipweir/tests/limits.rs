@@ -183,6 +183,32 @@ fn what_claims_to_come_from_this_host_or_a_broadcast_address_is_neither_served_n
 }
 
 #[test]
+fn on_a_stop_signal_all_originals_that_wait_are_answered_and_no_frame_is_left() {
+    let setup = Setup { queue_target: 1, max_wait_ns: 60_000 * MS, ..Setup::default() };
+    let mut bench = Bench::new(&setup);
+    // The server reads nothing any more.
+    bench.server.set_waiting(1);
+    bench.now_ns = sipweir::clock::now();
+    bench.turn_after(0);
+    for n in 0..300 {
+        bench.deliver(&request("INVITE", URI, &format!("c{n}"))).expect("delivered");
+        if n % 10 == 0 {
+            bench.deliver(&request("BYE", URI, &format!("b{n}"))).expect("delivered");
+        }
+    }
+    bench.turn_after(0);
+    assert_eq!(bench.lane.waiting.get(), 330);
+    bench.stop.store(true, std::sync::atomic::Ordering::Release);
+    let Bench { worker, mut wire, lane, counters, .. } = bench;
+    assert_eq!(worker.run(), 0, "frames are left");
+    assert_eq!(lane.outcome_of(Class::Original, Outcome::Rejected), 300);
+    assert_eq!(lane.outcome_of(Class::InDialog, Outcome::NoRoom), 30);
+    assert_eq!((lane.received_total(), lane.outcomes_total()), (330, 330));
+    assert_eq!(counters.replies_sent.get(), 300);
+    assert_eq!(wire.sent().len(), 300);
+}
+
+#[test]
 fn a_copy_that_still_waits_when_its_call_goes_on_is_not_served() {
     let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
     bench.server.set_waiting(1);

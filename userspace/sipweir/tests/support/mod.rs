@@ -73,6 +73,7 @@ pub struct Bench {
     pub counters: Arc<WorkerCounters>,
     pub gates: Arc<MappedWords>,
     pub table: Arc<MappedWords>,
+    pub stop: Arc<AtomicBool>,
     pub now_ns: u64,
 }
 
@@ -147,6 +148,7 @@ impl Bench {
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);
         let table = words(setup.buckets * SLOTS);
+        let stop = Arc::new(AtomicBool::new(false));
         let letters = Arc::new(LetterBox::default());
         let counters = Arc::new(WorkerCounters::default());
         let worker = Worker::new(Parts {
@@ -161,12 +163,12 @@ impl Bench {
             local: setup.local.clone(),
             letters: Arc::clone(&letters),
             wake: Arc::new(Wake::new().expect("eventfd")),
-            stop: Arc::new(AtomicBool::new(false)),
+            stop: Arc::clone(&stop),
             spin: true,
             drop_not_sip: false,
             counters: Arc::clone(&counters),
         });
-        Self { worker, wire, egress, server, lane: lane_counters, counters, gates, table, now_ns }
+        Self { worker, wire, egress, server, lane: lane_counters, counters, gates, table, stop, now_ns }
     }
 
     /// One turn, `later_ns` after the last.
