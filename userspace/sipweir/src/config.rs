@@ -303,15 +303,16 @@ impl GateKind {
 }
 
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
-/// the messages that the server is measured to serve (`"50%"`), or `"off"`. What is above is treated as an original, or,
-/// if it cannot be answered, handed over last; below capacity nothing is lost by it.
+/// the messages that the server is measured to serve (`"80%"`), or `"off"`. What is above is handed over last, and never
+/// refused; below capacity nothing is lost by it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// BYE, PRACK and requests with a To tag. Default half of the rate: a peer that sends all calls ends as many as
-    /// it begins, which is a third of the messages or less.
+    /// BYE, PRACK and requests with a To tag. Default 80 % of the rate: of a peer that sends all calls, with re-INVITE, INFO
+    /// and BYE in each, they are half of the messages. Smaller: such calls suffer in overload; larger: one source that
+    /// forges dialogs leaves less to calls.
     pub in_dialog_per_source: Rate,
-    /// ACK, CANCEL and responses. Default half of the rate.
+    /// ACK, CANCEL and responses. Default 80 % of the rate.
     pub control_per_source: Rate,
     /// Emergency calls. Default half of the rate.
     pub emergency_per_source: Rate,
@@ -321,11 +322,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let half = Rate(Cap::Share(0.5));
+        let most = Rate(Cap::Share(0.8));
         Self {
-            in_dialog_per_source: half,
-            control_per_source: half,
-            emergency_per_source: half,
+            in_dialog_per_source: most,
+            control_per_source: most,
+            emergency_per_source: Rate(Cap::Share(0.5)),
             prober_per_source: Rate(Cap::PerSecond(10.0)),
         }
     }

@@ -13,7 +13,7 @@ use sip::{Class, Datagram, Marker, ReplyLine, Seed};
 
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
-use crate::limits::{self, SourceLimits};
+use crate::limits::SourceLimits;
 
 /// A look at the server costs about a microsecond (one netlink exchange), so it is taken at most this often.
 /// Longer: a fast server idles between looks. Shorter: looks eat the core.
@@ -143,14 +143,13 @@ impl Lane {
         self.limits.take(seed, message.class, message.datagram.source.ip(), tokens, rate_per_s, now_ns)
     }
 
-    /// Notes a message that was handed over, and where it waited.
-    pub fn handed_over(&mut self, class: Class, waited_in: Queue, packet_len: usize, waited_ns: u64) {
+    /// Notes a message that was handed over.
+    pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64) {
         // A packet is no longer than a frame.
         self.credit.handed(packet_len as u32);
         // As the rate does, the mix counts under load only: an idle night of keep-alives says nothing about it.
         if self.queue.len_of(Queue::New) > 0 {
-            self.mix
-                .handed(class == Class::Original || (waited_in == Queue::New && limits::may_be_shed(class)));
+            self.mix.handed(class == Class::Original);
         }
         self.counters.outcome(class, Outcome::HandedOver);
         self.counters.wait_ns_max.set(self.counters.wait_ns_max.get().max(waited_ns));

@@ -2,8 +2,9 @@
 //!
 //! No class may be a way around the gate. A BYE, a To tag or an emergency number is easily forged, and control is
 //! served before everything else; so each source has a token bucket for each kind of privileged message. Above its cap
-//! an in-dialog request, an emergency call or a probe is treated as an original; ACK, CANCEL and responses, which
-//! nobody can answer, wait behind everything else. Below the server's capacity neither loses anything by it.
+//! such a message waits behind everything else, as copies do: it is handed over while the server has capacity to spare,
+//! and it is never refused, since a refused BYE would leave a call standing. Below the server's capacity nothing is lost
+//! by it.
 //!
 //! Not here: how buckets work (`overload::KeyedBuckets`), and the order of what waits (`overload::CallQueue`).
 
@@ -57,16 +58,13 @@ impl Caps {
     }
 }
 
-/// True for control messages that can be answered: above their cap they pass the gate.
+/// True for what has a cap: control messages, in the wide sense.
 #[must_use]
-pub const fn may_be_shed(class: Class) -> bool {
-    matches!(class, Class::InDialog | Class::Emergency | Class::Prober)
-}
-
-/// True for what cannot be answered, so that the gate never sees it: above its cap it waits behind all others.
-#[must_use]
-pub const fn is_never_shed(class: Class) -> bool {
-    matches!(class, Class::Response | Class::Ack | Class::Cancel)
+pub const fn has_cap(class: Class) -> bool {
+    matches!(
+        class,
+        Class::InDialog | Class::Emergency | Class::Prober | Class::Response | Class::Ack | Class::Cancel
+    )
 }
 
 /// The caps of a service at one worker, and what each source has used.
@@ -107,7 +105,7 @@ impl SourceLimits {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cap, Caps, SourceLimits, is_never_shed, may_be_shed};
+    use super::{Cap, Caps, SourceLimits, has_cap};
     use sip::{Class, Seed};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
@@ -122,10 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_cap_can_either_be_shed_or_never_and_nothing_else_has_one() {
+    fn every_control_message_falls_under_a_cap_and_nothing_else_does() {
         for class in Class::ALL {
-            let capped = caps(Cap::Off).of(class).is_some();
-            assert_eq!(capped, may_be_shed(class) ^ is_never_shed(class), "{class:?}");
+            assert_eq!(caps(Cap::Off).of(class).is_some(), has_cap(class), "{class:?}");
+            let is_control = sip::verdict_of(class) == sip::Verdict::RingControl;
+            assert_eq!(has_cap(class), is_control, "{class:?}");
         }
     }
 

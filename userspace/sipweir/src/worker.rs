@@ -220,8 +220,8 @@ impl Worker {
             expired += 1;
         }
         while let Some(late) = self.parts.lanes[index].queue.expire_copy(now_ns, copy_wait_ns) {
-            let never_shed = limits::is_never_shed(late.item.class);
-            let outcome = if never_shed { Outcome::ControlStale } else { Outcome::CopyStale };
+            let is_surplus = limits::has_cap(late.item.class);
+            let outcome = if is_surplus { Outcome::ControlStale } else { Outcome::CopyStale };
             self.finish_frame(index, late.item, outcome);
             expired += 1;
         }
@@ -238,7 +238,7 @@ impl Worker {
 
     /// Gives one message to the server: the marker comes off, the checksum is completed or checked.
     fn hand_over(&mut self, index: usize, next: Served<Waiting>, now_ns: u64) {
-        let Served { item: mut message, lane: waited_in, waited_ns, .. } = next;
+        let Served { item: mut message, waited_ns, .. } = next;
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let txn = message.txn;
@@ -253,7 +253,7 @@ impl Worker {
                         match egress.transmit(port, message.frame) {
                             Ok(()) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                                return lane.handed_over(message.class, waited_in, len, waited_ns);
+                                return lane.handed_over(message.class, len, waited_ns);
                             }
                             Err(frame) => {
                                 message.frame = frame;
@@ -269,7 +269,7 @@ impl Worker {
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                        lane.handed_over(message.class, waited_in, packet.len(), waited_ns);
+                        lane.handed_over(message.class, packet.len(), waited_ns);
                         return port.give_back(message.frame);
                     }
                     other => other,

@@ -47,14 +47,13 @@ fn flood(caps: Caps) -> [u64; 3] {
 }
 
 #[test]
-fn a_flood_of_byes_of_one_source_competes_with_originals_instead_of_starving_them() {
+fn a_flood_of_byes_of_one_source_takes_nothing_from_originals_beyond_its_cap() {
     let [offered, without_cap, _] = flood(OFF);
     assert!(without_cap * 20 < offered, "the flood is none: {without_cap} of {offered} without a cap");
     let [offered, invites, byes] = flood(Caps { in_dialog: Cap::Share(0.5), ..OFF });
-    // Half of 5 s of the server is left by the cap; 98 of 926 that compete for it are INVITEs.
-    let fair = 245 * 5 / 2 * 98 / 926;
-    assert!(invites >= fair / 2, "{invites} of {offered} INVITEs, {byes} BYEs; an even share is {fair}");
-    assert!(byes >= 245 * 5 / 2, "{byes}: what is within the cap keeps its privilege");
+    // The cap leaves half of the server, which is more than the INVITEs need.
+    assert!(invites * 100 >= offered * 95, "{invites} of {offered} INVITEs, {byes} BYEs");
+    assert!(byes >= 245 * 5 * 45 / 100, "{byes}: what is within the cap keeps its privilege");
 }
 
 #[test]
@@ -104,7 +103,7 @@ fn an_ack_above_the_cap_waits_behind_everybody_but_its_call_does_not_overtake_it
 }
 
 #[test]
-fn an_in_dialog_request_above_the_cap_may_be_shed_with_an_answer_and_an_ack_never_is() {
+fn what_is_above_a_cap_is_never_refused() {
     let caps = Caps { in_dialog: ONE, control: ONE, ..OFF };
     let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
     bench.server.set_waiting(1);
@@ -114,14 +113,8 @@ fn an_in_dialog_request_above_the_cap_may_be_shed_with_an_answer_and_an_ack_neve
     }
     bench.turn_after(MS);
     bench.turn_after(401 * MS);
-    let replies = bench.replies();
-    assert_eq!(replies.len(), 1, "{replies:?}");
-    assert!(
-        replies[0].starts_with("SIP/2.0 503") && replies[0].contains("Call-ID: c2\r\n"),
-        "{}",
-        replies[0]
-    );
-    assert_eq!(bench.lane.outcome_of(Class::InDialog, Outcome::RejectedLate), 1);
+    assert!(bench.replies().is_empty());
+    assert_eq!(bench.lane.outcome_of(Class::InDialog, Outcome::ControlStale), 1);
     assert_eq!(bench.lane.outcome_of(Class::Ack, Outcome::ControlStale), 1);
     assert_eq!(bench.lane.waiting.get(), 2, "what is within the cap still waits");
     bench.assert_conserved();

@@ -199,7 +199,7 @@ impl Worker {
             if call_key == 0 {
                 call_key = sip::call_key(&self.parts.seed, payload);
             }
-            queue = if limits::may_be_shed(message.class) { Queue::New } else { Queue::Copy };
+            queue = Queue::Copy;
         }
         if queue == Queue::New {
             if lane.server_down() {
@@ -222,7 +222,7 @@ impl Worker {
         let lane = &mut lanes[index];
         transactions.settle(txn, TransactionState::Queued, now_ns, counters);
         let arrival_ns = arrival_ns.min(now_ns);
-        let pushed = if queue == Queue::Copy && limits::is_never_shed(message.class) {
+        let pushed = if queue == Queue::Copy && limits::has_cap(message.class) {
             lane.queue.push_surplus(call_key, arrival_ns, message)
         } else {
             lane.queue.push(queue, call_key, arrival_ns, message)
