@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sipweir_tests::{CallLoad, Flood, LinkPlan, SlowServer, turn};
+use sipweir_tests::{CallLoad, Flood, LinkPlan, SlowServer, message, turn};
 
 use crate::guard::{end, guard};
 use crate::topology::Topology;
@@ -66,4 +66,11 @@ fn calls_below_capacity_are_served_beside_a_flood_that_is_not_sip() {
     calls_are_served_beside(CALLS_PER_S, FLOOD_PER_S, |_, _, number| {
         format!("\u{1}garbage {number}\n").repeat(20).into_bytes()
     });
+}
+
+/// One source whose in-dialog requests nobody has asked for. Up to its share it is believed, and the calls need less than
+/// what that leaves; above it, it may take nothing from them.
+#[test]
+fn calls_below_capacity_are_served_beside_a_flood_of_forged_byes() {
+    calls_are_served_beside(20, 950, |from, to, number| message::in_dialog("BYE", from, to, number));
 }
