@@ -1,4 +1,4 @@
-//! Overload decisions: whom to admit, in which order to serve, how much to hand over.
+//! Overload decisions: whom to admit, in which order to serve, how much to hand over, how often to answer.
 //!
 //! Everything here is pure. Time is a parameter (nanoseconds of `CLOCK_MONOTONIC`), the server is described by
 //! numbers that the caller has read, and nothing allocates after construction. The same code therefore runs in the
@@ -28,6 +28,8 @@ mod baseline;
 mod budget;
 mod config;
 mod credit;
+mod destination;
+mod feedback;
 mod gate;
 mod hysteretic;
 mod levels;
@@ -44,6 +46,8 @@ pub use baseline::{Fifo, TailDrop};
 pub use budget::TokenBucket;
 pub use config::{ConfigError, GateConfig, HystereticConfig, Problem};
 pub use credit::{Credit, CreditConfig, Look, Places, ReceiveQueue, ServerState};
+pub use destination::DestinationCap;
+pub use feedback::{Advice, Feedback};
 pub use gate::{Decision, Discipline, Gate, GateState, GateWord, ShedReason};
 pub use hysteretic::Hysteretic;
 pub use levels::Levels;
