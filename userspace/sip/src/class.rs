@@ -259,6 +259,15 @@ impl Verdict {
     }
 }
 
+impl Class {
+    /// Whether the gate may shed a message of this class, so that an answer is owed to it. A copy gets the answer of
+    /// its original.
+    #[must_use]
+    pub const fn may_be_shed(self) -> bool {
+        matches!(self, Self::Original | Self::Copy)
+    }
+}
+
 /// Where a class goes while the gate is open.
 #[must_use]
 pub const fn verdict_of(class: Class) -> Verdict {

@@ -5,102 +5,25 @@
 //! UDP packet may be forged, so a refusal is never longer than the request and goes to no other address than
 //! the one that the request came from.
 //!
-//! Not here: whether to reply at all and how often (`overload`'s budget), Retry-After, which has taken whole
-//! platforms out (RFC 7339 section 5.10.2), and provisional responses, which a stateless server must not send.
+//! Two additions are optional, and left out where the reply would get longer than the request: Retry-After for
+//! REGISTER, and overload control for clients that offer it. The first is a function of the request, the second of
+//! the moment; whether the first is there never depends on the second.
+//!
+//! Not here: whether to reply at all and how often (`overload`'s budgets), what is said to whom (the caller), and
+//! provisional responses, which a stateless server must not send.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::class::Method;
 use crate::headers::{Header, HeaderLines, HeaderName};
-use crate::params::find_tag;
+use crate::overload_control::OverloadControl;
+use crate::params::{find_tag, trim_space};
+use crate::refusal::{ControlGiven, NoReply, Refusal, Reply, ReplyLine};
 use crate::reply_writer::Writer;
 use crate::start_line::{StartLine, StartLineKind};
-use crate::tag::TagInput;
+use crate::tag::{TagInput, tag_of};
 use crate::txn::{Seed, canonical_parts};
 use crate::via::{TopVia, parse_address};
-
-/// Code and phrase of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplyLine {
-    /// The status code, 400 to 699.
-    pub code: u16,
-    /// The reason phrase, which only people read.
-    pub phrase: &'static str,
-}
-
-impl ReplyLine {
-    /// The codes that an overloaded element may want to say; 503 makes most peers try the next server, 480 and
-    /// 500 end the hunt. `None` for any other.
-    #[must_use]
-    pub const fn of_code(code: u16) -> Option<Self> {
-        let phrase = match code {
-            480 => "Temporarily Unavailable",
-            486 => "Busy Here",
-            500 => "Server Internal Error",
-            503 => "Service Unavailable",
-            600 => "Busy Everywhere",
-            603 => "Decline",
-            _ => return None,
-        };
-        Some(Self { code, phrase })
-    }
-}
-
-impl Default for ReplyLine {
-    fn default() -> Self {
-        Self { code: 503, phrase: "Service Unavailable" }
-    }
-}
-
-/// A reply that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// Its bytes in the buffer.
-    pub len: usize,
-    /// Where it must be sent; the address is always the request's source.
-    pub destination: SocketAddr,
-}
-
-/// Why a request gets no reply. One byte, to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NoReply {
-    /// It is a response or no SIP.
-    NotARequest,
-    /// ACK is never answered; a stateless server must ignore CANCEL too (RFC 3261 section 8.2.7).
-    UnansweredMethod,
-    /// Via, From, To, Call-ID or CSeq is missing, so no client could match the reply.
-    MissingHeader,
-    /// The top Via names no sender or no usable port.
-    BadVia,
-    /// The top Via's `maddr` is not the address that the request came from.
-    ForeignMaddr,
-    /// The request's source is no address or port that one replies to.
-    BadSource,
-    /// A value to be copied has a carriage return within a line, which might end a line for others.
-    StrayReturn,
-    /// The reply would be longer than the request.
-    LongerThanRequest,
-    /// The buffer is too small.
-    NoRoom,
-}
-
-impl NoReply {
-    /// The name in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotARequest => "not_a_request",
-            Self::UnansweredMethod => "unanswered_method",
-            Self::MissingHeader => "missing_header",
-            Self::BadVia => "bad_via",
-            Self::ForeignMaddr => "foreign_maddr",
-            Self::BadSource => "bad_source",
-            Self::StrayReturn => "stray_return",
-            Self::LongerThanRequest => "longer_than_request",
-            Self::NoRoom => "no_room",
-        }
-    }
-}
 
 /// The headers without which nothing can be answered, each where it stands first.
 struct Essentials<'a> {
@@ -134,6 +57,11 @@ impl<'a> Essentials<'a> {
         Ok(Self { via, from, to, call_id, cseq, cseq_number })
     }
 
+    /// The method behind the number, by which peers match a response (RFC 3261 section 17.1.3).
+    fn cseq_method(&self) -> Method {
+        Method::from_token(trim_space(&self.cseq.value[self.cseq_number.len()..]))
+    }
+
     fn tag_input(&self) -> TagInput<'a> {
         TagInput {
             call_id: self.call_id.value,
@@ -155,10 +83,10 @@ pub fn write_reply(
     request: &[u8],
     source: SocketAddr,
     seed: &Seed,
-    line: ReplyLine,
+    refusal: impl Into<Refusal>,
     out: &mut [u8],
 ) -> Result<Reply, NoReply> {
-    write(request, source, seed, line, &[], true, out)
+    write(request, source, seed, &Kind::Refusal(refusal.into()), out)
 }
 
 /// Writes any final response to a request, with `extra` header lines (each with its CRLF) of the caller's; for
@@ -175,23 +103,29 @@ pub fn write_response(
     extra: &[u8],
     out: &mut [u8],
 ) -> Result<Reply, NoReply> {
-    write(request, source, seed, line, extra, false, out)
+    write(request, source, seed, &Kind::Response(line, extra), out)
+}
+
+/// What is to be written.
+enum Kind<'a> {
+    Refusal(Refusal),
+    Response(ReplyLine, &'a [u8]),
 }
 
 fn write(
     request: &[u8],
     source: SocketAddr,
     seed: &Seed,
-    line: ReplyLine,
-    extra: &[u8],
-    refusal: bool,
+    kind: &Kind<'_>,
     out: &mut [u8],
 ) -> Result<Reply, NoReply> {
     let start_line = StartLine::scan(request).ok_or(NoReply::NotARequest)?;
     let StartLineKind::Request { method, marker, .. } = start_line.kind else {
         return Err(NoReply::NotARequest);
     };
-    if method == Method::Ack || (refusal && method == Method::Cancel) {
+    let is_refusal = matches!(kind, Kind::Refusal(_));
+    let is_unanswered = |method| method == Method::Ack || (is_refusal && method == Method::Cancel);
+    if is_unanswered(method) {
         return Err(NoReply::UnansweredMethod);
     }
     let source = SocketAddr::new(source.ip().to_canonical(), source.port());
@@ -200,22 +134,51 @@ fn write(
     }
     let lines = HeaderLines::new(&request[start_line.headers_offset..]);
     let essentials = Essentials::find(lines.clone())?;
+    if is_unanswered(essentials.cseq_method()) {
+        return Err(NoReply::UnansweredMethod);
+    }
     let destination = destination_of(&essentials.via, source)?;
 
     // Measured without marker and leading line ends, so that every copy gets the answer that the original got.
     let (front, back) = canonical_parts(request, start_line.start, marker);
-    let len_max = if refusal { front.len() + back.len() } else { usize::MAX };
-    let mut writer = Writer::new(out, len_max);
-    writer.formatted(format_args!("SIP/2.0 {} {}\r\n", line.code, line.phrase))?;
-    write_vias(&mut writer, lines, &essentials.via, source)?;
-    writer.header(&essentials.from)?;
-    write_to(&mut writer, &essentials, seed)?;
-    writer.header(&essentials.call_id)?;
-    writer.header(&essentials.cseq)?;
-    writer.bytes(extra)?;
-    let compact = essentials.call_id.name.len() == 1;
-    writer.bytes(if compact { b"l: 0\r\n\r\n" } else { b"Content-Length: 0\r\n\r\n" })?;
-    Ok(Reply { len: writer.len(), destination })
+    let len_max = if is_refusal { front.len() + back.len() } else { usize::MAX };
+    let mac = essentials.tag_input().mac(seed);
+    let reply = Composition { lines, essentials, method, source, mac, kind, len_max };
+
+    let offered = match kind {
+        Kind::Refusal(Refusal { control: Some(control), .. }) => {
+            Some(control).filter(|_| OverloadControl::is_offered(&reply.essentials.via))
+        }
+        _ => None,
+    };
+    let (len, control) = match offered {
+        None => (reply.write(None, out)?, ControlGiven::NotOffered),
+        Some(control) => match reply.write(Some(control), out) {
+            Ok(len) => (len, ControlGiven::Given),
+            Err(NoReply::LongerThanRequest) => (reply.write(None, out)?, ControlGiven::LongerThanRequest),
+            Err(reason) => return Err(reason),
+        },
+    };
+    Ok(Reply { len, destination, control })
+}
+
+/// Everything that a reply is made of.
+struct Composition<'a> {
+    lines: HeaderLines<'a>,
+    essentials: Essentials<'a>,
+    method: Method,
+    source: SocketAddr,
+    mac: u64,
+    kind: &'a Kind<'a>,
+    len_max: usize,
+}
+
+/// Bytes of the top Via that have to do with overload control.
+struct ControlBytes {
+    /// In the request.
+    read: usize,
+    /// In the reply.
+    written: usize,
 }
 
 /// Whether a datagram is the ACK to a refusal that `write_reply` wrote with this seed; the server knows
@@ -228,7 +191,7 @@ pub fn is_ack_of_own_reply(datagram: &[u8], seed: &Seed) -> bool {
     }
     let lines = HeaderLines::new(&datagram[start_line.headers_offset..]);
     Essentials::find(lines).is_ok_and(|essentials| {
-        let own = essentials.tag_input().tag(seed);
+        let own = tag_of(essentials.tag_input().mac(seed));
         find_tag(essentials.to.value).is_some_and(|tag| tag.eq_ignore_ascii_case(&own))
     })
 }
@@ -252,59 +215,119 @@ fn destination_of(via: &TopVia<'_>, source: SocketAddr) -> Result<SocketAddr, No
     Ok(SocketAddr::new(source.ip(), port))
 }
 
-/// All Via values in order. Only the top one changes: it says what we saw of its sender, and what the sender
-/// claims that we saw is left out.
-fn write_vias(
-    writer: &mut Writer<'_>,
-    lines: HeaderLines<'_>,
-    top: &TopVia<'_>,
-    source: SocketAddr,
-) -> Result<(), NoReply> {
-    let mut is_top = true;
-    for header in lines.fields().filter(|header| header.is(HeaderName::VIA)) {
-        if std::mem::take(&mut is_top) {
-            writer.header_name(&header)?;
-            write_top_via(writer, top, source)?;
-            writer.unfolded(top.rest)?;
-            writer.bytes(b"\r\n")?;
-        } else {
-            writer.header(&header)?;
-        }
+impl Composition<'_> {
+    /// Writes it all; returns its length.
+    fn write(&self, control: Option<&OverloadControl>, out: &mut [u8]) -> Result<usize, NoReply> {
+        let writer = &mut Writer::new(out, self.len_max);
+        let (line, extra) = match self.kind {
+            Kind::Refusal(refusal) => (refusal.line, &[][..]),
+            Kind::Response(line, extra) => (*line, *extra),
+        };
+        writer.formatted(format_args!("SIP/2.0 {} {}\r\n", line.code, line.phrase))?;
+        let control_bytes = self.write_vias(writer, control)?;
+        let Essentials { from, call_id, cseq, .. } = &self.essentials;
+        writer.header(from)?;
+        self.write_to(writer)?;
+        writer.header(call_id)?;
+        writer.header(cseq)?;
+        writer.bytes(extra)?;
+        let end: &[u8] = if call_id.name.len() == 1 { b"l: 0\r\n\r\n" } else { b"Content-Length: 0\r\n\r\n" };
+        // As long as it is, or would be, with the parameters of the request: the same for every copy.
+        let len = writer.len() - control_bytes.written + control_bytes.read + end.len();
+        self.write_retry_after(writer, self.len_max.saturating_sub(len))?;
+        writer.bytes(end)?;
+        Ok(writer.len())
     }
-    Ok(())
-}
 
-fn write_top_via(writer: &mut Writer<'_>, top: &TopVia<'_>, source: SocketAddr) -> Result<(), NoReply> {
-    let mut has_rport = false;
-    writer.unfolded(top.head)?;
-    for param in top.params() {
-        if param.name.eq_ignore_ascii_case(b"received") {
-            continue;
-        }
-        if param.name.eq_ignore_ascii_case(b"rport") {
-            if !std::mem::replace(&mut has_rport, true) {
-                writer.formatted(format_args!(";rport={}", source.port()))?;
+    /// All Via values in order. Only the top one changes.
+    fn write_vias(
+        &self,
+        writer: &mut Writer<'_>,
+        control: Option<&OverloadControl>,
+    ) -> Result<ControlBytes, NoReply> {
+        let mut control_bytes = None;
+        for header in self.lines.clone().fields().filter(|header| header.is(HeaderName::VIA)) {
+            if control_bytes.is_none() {
+                writer.header_name(&header)?;
+                control_bytes = Some(self.write_top_via(writer, control)?);
+                writer.unfolded(self.essentials.via.rest)?;
+                writer.bytes(b"\r\n")?;
+            } else {
+                writer.header(&header)?;
             }
-            continue;
         }
-        writer.unfolded(param.whole)?;
+        // The essentials have a Via, so there is one.
+        control_bytes.ok_or(NoReply::MissingHeader)
     }
-    let as_sent = top.host.is_some_and(|host| host.to_canonical() == source.ip());
-    if has_rport || !as_sent {
-        writer.formatted(format_args!(";received={}", source.ip()))?;
+
+    /// The top Via says what we saw of its sender; what the sender claims that we saw is left out.
+    fn write_top_via(
+        &self,
+        writer: &mut Writer<'_>,
+        control: Option<&OverloadControl>,
+    ) -> Result<ControlBytes, NoReply> {
+        let (top, source) = (&self.essentials.via, self.source);
+        let mut has_rport = false;
+        let mut control_bytes = ControlBytes { read: 0, written: 0 };
+        writer.unfolded(top.head)?;
+        for param in top.params() {
+            if param.name.eq_ignore_ascii_case(b"received") {
+                continue;
+            }
+            if param.name.eq_ignore_ascii_case(b"rport") {
+                if !std::mem::replace(&mut has_rport, true) {
+                    writer.formatted(format_args!(";rport={}", source.port()))?;
+                }
+                continue;
+            }
+            let is_control = OverloadControl::replaces(param.name);
+            let before = writer.len();
+            if !(is_control && control.is_some()) {
+                writer.unfolded(param.whole)?;
+            }
+            if is_control {
+                control_bytes.read += param.whole.len();
+                control_bytes.written += writer.len() - before;
+            }
+        }
+        let as_sent = top.host.is_some_and(|host| host.to_canonical() == source.ip());
+        if has_rport || !as_sent {
+            writer.formatted(format_args!(";received={}", source.ip()))?;
+        }
+        if let Some(control) = control {
+            let before = writer.len();
+            control.write(writer)?;
+            control_bytes.written += writer.len() - before;
+        }
+        Ok(control_bytes)
     }
-    Ok(())
+
+    fn write_to(&self, writer: &mut Writer<'_>) -> Result<(), NoReply> {
+        let to = &self.essentials.to;
+        writer.header_name(to)?;
+        writer.unfolded(to.value)?;
+        if find_tag(to.value).is_none() {
+            writer.bytes(b";tag=")?;
+            writer.bytes(&tag_of(self.mac))?;
+        }
+        writer.bytes(b"\r\n")
+    }
+
+    /// Retry-After, if one is wanted and there is `room` for it.
+    fn write_retry_after(&self, writer: &mut Writer<'_>, room: usize) -> Result<(), NoReply> {
+        let Kind::Refusal(Refusal { retry_after_register: Some(range), .. }) = self.kind else {
+            return Ok(());
+        };
+        let seconds = range.seconds(self.mac);
+        let digits = seconds.checked_ilog10().unwrap_or(0) as usize + 1;
+        if self.method != Method::Register || "Retry-After: \r\n".len() + digits > room {
+            return Ok(());
+        }
+        writer.formatted(format_args!("Retry-After: {seconds}\r\n"))
+    }
 }
 
-fn write_to(writer: &mut Writer<'_>, essentials: &Essentials<'_>, seed: &Seed) -> Result<(), NoReply> {
-    writer.header_name(&essentials.to)?;
-    writer.unfolded(essentials.to.value)?;
-    if find_tag(essentials.to.value).is_none() {
-        writer.bytes(b";tag=")?;
-        writer.bytes(&essentials.tag_input().tag(seed))?;
-    }
-    writer.bytes(b"\r\n")
-}
-
+#[cfg(test)]
+mod optional_tests;
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,12 @@
 //! follows the top Via. IP options, identification and DSCP are not copied. No route is looked up: the
 //! previous hop knows the way to where its packets come from.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::checksum::{Sum, pseudo_header};
 use crate::handoff::{transmitted, write_ipv4_checksum};
-use crate::reply::{NoReply, Reply, ReplyLine, write_reply};
+use crate::refusal::{NoReply, Refusal, Reply};
+use crate::reply::write_reply;
 use crate::txn::Seed;
 use crate::wire::{Datagram, IPV4_LEN, IPV6_LEN, PROTOCOL_UDP, UDP_LEN};
 
@@ -30,15 +31,16 @@ pub fn write_reply_packet(
     request_packet: &[u8],
     datagram: &Datagram,
     seed: &Seed,
-    line: ReplyLine,
+    refusal: impl Into<Refusal>,
     out: &mut [u8],
 ) -> Result<Reply, NoReply> {
     let (l3, ip_len) = datagram.ip_shape().ok_or(NoReply::NotARequest)?;
     let payload_offset = l3 + ip_len + UDP_LEN;
     let payload = out.get_mut(payload_offset..).ok_or(NoReply::NoRoom)?;
-    let reply = write_reply(datagram.payload(request_packet), datagram.source, seed, line, payload)?;
+    check_ends(datagram)?;
+    let reply = write_reply(datagram.payload(request_packet), datagram.source, seed, refusal, payload)?;
     let len = write_headers(request_packet, datagram, reply.destination.port(), reply.len, out)?;
-    Ok(Reply { len, destination: reply.destination })
+    Ok(Reply { len, ..reply })
 }
 
 /// Writes a packet that carries `payload` to where a request came from, to the port of `destination`; for
@@ -47,7 +49,8 @@ pub fn write_reply_packet(
 /// # Errors
 ///
 /// [`NoReply::BadSource`] if `destination` is not the request's source address: the link that the request came
-/// by is known to lead there and nowhere else. [`NoReply::NoRoom`] if `out` is too small.
+/// by is known to lead there and nowhere else; also if that is our own. [`NoReply::GroupDestination`] if the request was
+/// sent to a group. [`NoReply::NoRoom`] if `out` is too small.
 pub fn write_answer_packet(
     request_packet: &[u8],
     datagram: &Datagram,
@@ -58,10 +61,23 @@ pub fn write_answer_packet(
     if destination.ip().to_canonical() != datagram.source.ip().to_canonical() {
         return Err(NoReply::BadSource);
     }
+    check_ends(datagram)?;
     let (l3, ip_len) = datagram.ip_shape().ok_or(NoReply::NotARequest)?;
     let room = out.get_mut(l3 + ip_len + UDP_LEN..).and_then(|room| room.get_mut(..payload.len()));
     room.ok_or(NoReply::NoRoom)?.copy_from_slice(payload);
     write_headers(request_packet, datagram, destination.port(), payload.len(), out)
+}
+
+/// Says no if the reply would go to our own address, or come from one that no host has.
+fn check_ends(datagram: &Datagram) -> Result<(), NoReply> {
+    let (from, to) = (datagram.source.ip().to_canonical(), datagram.destination.ip().to_canonical());
+    if from == to {
+        return Err(NoReply::BadSource);
+    }
+    if to.is_multicast() || to.is_unspecified() || to == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Err(NoReply::GroupDestination);
+    }
+    Ok(())
 }
 
 /// Writes the headers in front of a payload of `payload_len` bytes that is already in place; returns the
@@ -137,6 +153,7 @@ mod tests {
     use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 
     use super::*;
+    use crate::refusal::ReplyLine;
     use crate::wire::{Services, parse_packet};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
@@ -198,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_buffer_a_group_sender_and_a_foreign_datagram_get_no_reply() {
+    fn a_short_buffer_a_group_our_own_address_and_a_foreign_datagram_get_no_reply() {
         let (mut packet, datagram) = request_packet(false, 0);
         let line = ReplyLine::default();
         let whole = write_reply_packet(&packet, &datagram, &SEED, line, &mut [0; 2048]).unwrap();
@@ -211,6 +228,18 @@ mod tests {
         for len in 0..packet.len() {
             let cut = write_reply_packet(&packet[..len], &datagram, &SEED, line, &mut [0; 2048]);
             assert_eq!(cut, Err(NoReply::NotARequest), "{len}");
+        }
+        for (to, reason) in [
+            ([192, 0, 2, 9], NoReply::BadSource),
+            ([224, 0, 1, 75], NoReply::GroupDestination),
+            ([255; 4], NoReply::GroupDestination),
+            ([0; 4], NoReply::GroupDestination),
+        ] {
+            let sent_to = Datagram { destination: (to, 5060).into(), ..datagram };
+            let refused = write_reply_packet(&packet, &sent_to, &SEED, line, &mut [0; 2048]);
+            assert_eq!(refused, Err(reason), "{to:?}");
+            let answered = write_answer_packet(&packet, &sent_to, datagram.source, b"x", &mut [0; 2048]);
+            assert_eq!(answered, Err(reason), "{to:?}");
         }
         packet[6] |= 1;
         let group = write_reply_packet(&packet, &datagram, &SEED, line, &mut [0; 2048]);

@@ -8,7 +8,7 @@ use memchr::memchr;
 
 use crate::headers::Header;
 use crate::params::is_space;
-use crate::reply::NoReply;
+use crate::refusal::NoReply;
 
 /// Writes into a buffer up to a limit and says which of the two was too small.
 #[derive(Debug)]

@@ -23,6 +23,10 @@ const LENGTH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 const SOURCE_SALT: u64 = 0x736f_7572_6365_2d21;
 /// Stands where a source address would, so that a Call-ID's hash is not a datagram's.
 const CALL_SALT: u64 = 0x6361_6c6c_2d69_6421;
+/// The same for the hash of a destination.
+const DESTINATION_SALT: u64 = 0x6465_7374_2d69_7021;
+/// The part of an IPv6 address that names its subnet (RFC 4291 section 2.5.4).
+const SUBNET_MASK: u128 = !0 << 64;
 
 /// The secret of a front-end, or of a group of front-ends that share traffic. Drawn at start; nodes with the
 /// same seed give the same answers.
@@ -78,6 +82,17 @@ pub fn source_key(seed: &Seed, source: IpAddr, kind: u8) -> u64 {
     })
 }
 
+/// A keyed hash of where a reply goes, never 0: an IPv4 address, or an IPv6 subnet (/64), within which one host can
+/// take as many addresses as it likes. Like the other hashes it must not leave the machine.
+#[must_use]
+pub fn destination_key(seed: &Seed, destination: IpAddr) -> u64 {
+    let octets = match destination.to_canonical() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => (u128::from_be_bytes(v6.octets()) & SUBNET_MASK).to_be_bytes(),
+    };
+    nonzero(hash_parts(seed, DESTINATION_SALT, 0, &octets, &[]))
+}
+
 /// The message without leading line ends, in front of and behind the marker.
 pub(crate) fn canonical_parts(datagram: &[u8], start: usize, marker: Option<Marker>) -> (&[u8], &[u8]) {
     let whole = datagram.get(start..).unwrap_or(&[]);
@@ -89,7 +104,7 @@ pub(crate) fn canonical_parts(datagram: &[u8], start: usize, marker: Option<Mark
 }
 
 /// The final mixing of MurmurHash3's 64-bit variant.
-const fn mix64(mut x: u64) -> u64 {
+pub(crate) const fn mix64(mut x: u64) -> u64 {
     x ^= x >> 33;
     x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
     x ^= x >> 33;

@@ -1,13 +1,13 @@
 //! SIP over UDP as it really arrives: one test for each kind of report from people who run servers.
 //!
 //! The numbers group the cases as the project's list of field reports does: what is no request yet (1-9),
-//! start lines (10-15), headers (16-24), replies (58-60). Inputs are of our own making.
+//! start lines (10-15), headers (16-25), transactions (30, 31), replies (41, 56-60). Inputs are of our own making.
 
 use std::net::SocketAddr;
 
 use sip::headers::HeaderLines;
 use sip::{Class, Method, NoReply, Reason, ReplyLine, Seed, Services, Verdict};
-use sip::{call_id, classify, parse_packet, verdict_of, write_reply};
+use sip::{call_id, classify, is_ack_of_own_reply, parse_packet, verdict_of, write_reply};
 
 const SEED: Seed = Seed([9, 8, 7, 6]);
 
@@ -243,6 +243,80 @@ fn case_24_without_the_headers_that_a_client_matches_by_there_is_no_reply() {
 }
 
 #[test]
+fn case_25_a_cseq_of_another_method_comes_back_as_it_is_unless_it_says_ack() {
+    let with = |method: &str| invite("Via: SIP/2.0/UDP a").replace("2 INVITE", &format!("2 {method}"));
+    let (text, _) = reply_to(&with("OPTIONS"), "192.0.2.7:6000").unwrap();
+    assert!(text.contains("\r\nCSeq: 2 OPTIONS\r\n"), "{text}");
+    // Peers match a response by CSeq, and nobody answers an ACK; a stateless server ignores CANCEL.
+    for method in ["ACK", "ack", "CANCEL", "\r\n  ACK"] {
+        assert_eq!(reply_to(&with(method), "192.0.2.7:6000").unwrap_err(), NoReply::UnansweredMethod);
+    }
+}
+
+/// The ACK that a client of RFC 3261 section 17.1.1.3 makes of its INVITE and our reply.
+fn ack_of(invite: &str, reply: &str) -> String {
+    let to = |text: &str| text.lines().find(|line| line.starts_with("To: ")).unwrap().to_owned();
+    invite.replacen("INVITE sip", "ACK sip", 1).replace("2 INVITE", "2 ACK").replace(&to(invite), &to(reply))
+}
+
+#[test]
+fn case_30_a_client_without_branch_is_answered_and_its_ack_is_known() {
+    let request = invite("Via: SIP/2.0/UDP old.example:5070");
+    let (text, destination) = reply_to(&request, "192.0.2.7:6000").unwrap();
+    assert_eq!(destination.port(), 5070);
+    assert!(is_ack_of_own_reply(ack_of(&request, &text).as_bytes(), &SEED));
+}
+
+#[test]
+fn case_31_a_branch_that_is_no_branch_does_not_make_requests_alike() {
+    for branch in ["z9hG4bK", "0", "", "1234"] {
+        let first = invite(&format!("Via: SIP/2.0/UDP a;branch={branch}"));
+        let second = first.replace("f81d4fae", "another-call");
+        let third = first.replace("CSeq: 2 ", "CSeq: 3 ");
+        let tag = |request: &str| {
+            let (text, _) = reply_to(request, "192.0.2.7:6000").unwrap();
+            text.split_once("To: <sip:desk@pbx.example>;tag=").unwrap().1[..13].to_owned()
+        };
+        assert!(tag(&first) != tag(&second) && tag(&first) != tag(&third) && tag(&second) != tag(&third));
+    }
+}
+
+#[test]
+fn case_41_the_ack_to_a_refusal_is_known_and_that_of_a_call_is_not() {
+    let request = invite("Via: SIP/2.0/UDP a;branch=z9hG4bK7");
+    let (text, _) = reply_to(&request, "192.0.2.7:6000").unwrap();
+    assert!(is_ack_of_own_reply(ack_of(&request, &text).as_bytes(), &SEED));
+    let of_the_server = text.replace(";tag=", ";tag=server-");
+    assert!(!is_ack_of_own_reply(ack_of(&request, &of_the_server).as_bytes(), &SEED));
+}
+
+#[test]
+fn case_56_a_client_that_never_acknowledges_leaves_nothing_behind_and_its_copies_get_the_same() {
+    let request = invite("Via: SIP/2.0/UDP a;branch=z9hG4bK7");
+    let first = reply_to(&request, "192.0.2.7:6000");
+    assert!(first.is_ok());
+    for _ in 0..11 {
+        assert_eq!(reply_to(&request, "192.0.2.7:6000"), first);
+    }
+}
+
+#[test]
+fn case_57_the_code_may_be_one_that_ends_the_hunt_for_the_next_server() {
+    for (code, status_line) in [
+        (503, "SIP/2.0 503 Service Unavailable"),
+        (500, "SIP/2.0 500 Server Internal Error"),
+        (480, "SIP/2.0 480 Temporarily Unavailable"),
+    ] {
+        let mut out = [0; 2048];
+        let request = invite("Via: SIP/2.0/UDP a");
+        let source = "192.0.2.7:6000".parse().unwrap();
+        let line = ReplyLine::of_code(code).unwrap();
+        let reply = write_reply(request.as_bytes(), source, &SEED, line, &mut out).unwrap();
+        assert!(out[..reply.len].starts_with(status_line.as_bytes()));
+    }
+}
+
+#[test]
 fn case_58_a_refusal_names_no_time_to_retry() {
     let (text, _) = reply_to(&invite("Via: SIP/2.0/UDP a"), "192.0.2.7:6000").unwrap();
     assert!(text.starts_with("SIP/2.0 503 "));
@@ -256,7 +330,9 @@ fn case_59_the_reply_goes_to_the_source_address_and_the_port_that_via_and_rport_
     assert_eq!(port("Via: SIP/2.0/UDP 10.1.1.1:5080"), Ok("192.0.2.7:5080".to_owned()));
     assert_eq!(port("Via: SIP/2.0/UDP 10.1.1.1"), Ok("192.0.2.7:5060".to_owned()));
     assert_eq!(port("Via: SIP/2.0/UDP 10.1.1.1:5080;rport"), Ok("192.0.2.7:40000".to_owned()));
+    assert_eq!(port("Via: SIP/2.0/UDP 10.1.1.1:5080;maddr=192.0.2.7;rport"), Ok("192.0.2.7:5080".to_owned()));
     assert_eq!(port("Via: SIP/2.0/UDP a;maddr=203.0.113.1"), Err(NoReply::ForeignMaddr));
+    assert_eq!(port("Via: SIP/2.0/UDP a;maddr=224.0.1.75;ttl=1"), Err(NoReply::ForeignMaddr));
 }
 
 #[test]

@@ -261,14 +261,6 @@ fn only_the_ack_to_our_own_refusal_is_known_again() {
     assert!(!is_ack_of_own_reply(b"ACK sip:b@h SIP/2.0\r\n\r\n", &SEED));
 }
 
-#[test]
-fn known_codes_have_phrases() {
-    assert_eq!(ReplyLine::of_code(503), Some(ReplyLine::default()));
-    assert_eq!(ReplyLine::of_code(480).unwrap().phrase, "Temporarily Unavailable");
-    assert_eq!(ReplyLine::of_code(200), None);
-    assert_eq!(ReplyLine::of_code(100), None);
-}
-
 /// A Via value of random parts: head, parameters, and whether its sender is a name.
 fn via_value() -> impl Strategy<Value = String> {
     let host =
