@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use crate::topology::Topology;
 
-/// Interface, one service `main` on the SIP port of any address, the kernel hand-off, everything else by default.
+/// Interface, one service `main` on the SIP port of any address, the kernel hand-off. All load comes from one address, as
+/// from a trunk, so that its cap is that of a trunk; everything else by default.
 pub(crate) fn configuration() -> String {
-    "interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n".to_owned()
+    "interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n\
+     reply.per_destination = 100000\n"
+        .to_owned()
 }
 
 /// sipweir with [`configuration`] in the server's namespace.

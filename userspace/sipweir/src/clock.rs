@@ -11,6 +11,14 @@ pub fn now() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
+/// The time of day, in nanoseconds since 1970, at which the clock stood at 0. 0 if the time of day was never set.
+#[must_use]
+pub fn epoch() -> u64 {
+    let time = clock_gettime(ClockId::Realtime);
+    let since_1970 = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    since_1970.saturating_add(time.tv_nsec.unsigned_abs()).saturating_sub(now())
+}
+
 /// Sleeps until the clock reads `at_ns`; returns at once if that is past.
 pub fn sleep_until(at_ns: u64) {
     let time = Timespec {

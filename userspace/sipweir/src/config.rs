@@ -6,9 +6,11 @@
 //! interface or a core exists is for set-up to find out.
 
 mod check;
+mod peer;
 mod read;
 mod value;
 
+pub use peer::Peer;
 pub use read::{ConfigError, Problem};
 pub use value::{Limit, LinkAddress, Listen, Rate, Span, Taken};
 
@@ -353,11 +355,27 @@ pub struct Reply {
     pub code: u16,
     /// Most replies per second and worker; beyond it the shed ones are dropped silently. Default 50000.
     pub rate: u32,
+    /// Most replies per second and worker to one address (IPv6: to one /64), and as many at once: senders may be forged,
+    /// and nobody shall be flooded in our name. Default 100.
+    pub per_destination: u32,
+    /// Retry-After in replies to REGISTER: seconds from and to, by chance within. Default none.
+    pub retry_after_register: Option<[u32; 2]>,
+    /// How long what clients with overload control (RFC 7339) are told holds. Default 500 ms.
+    pub oc_validity: Span,
+    /// Peers by network that are treated differently; the longest prefix wins.
+    pub peers: BTreeMap<String, Peer>,
 }
 
 impl Default for Reply {
     fn default() -> Self {
-        Self { code: 503, rate: 50_000 }
+        Self {
+            code: 503,
+            rate: 50_000,
+            per_destination: 100,
+            retry_after_register: None,
+            oc_validity: Span::from_millis(500),
+            peers: BTreeMap::new(),
+        }
     }
 }
 

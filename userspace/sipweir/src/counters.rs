@@ -5,7 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sip::{Class, HandoffError};
+use sip::{Class, HandoffError, NoReply};
+
+use crate::reply_policy::Silence;
 
 /// What became of a frame that a worker took from a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +21,23 @@ pub enum Outcome {
     RejectedLate,
     /// The server has no socket; an answer was sent.
     RejectedServerDown,
-    /// Shed like the three above, without an answer: none is configured, none may be sent, or the reply
-    /// budget was used up.
-    ShedSilently,
+    /// Shed like the three above, without an answer since the configuration wants none for this peer. So are all the
+    /// `Silent…` that follow, each for its own reason.
+    SilentByChoice,
+    /// Via, From, To, Call-ID or CSeq is missing: no client could match an answer.
+    SilentMissingHeader,
+    /// There is nowhere to send it: no usable Via, a `maddr` elsewhere, a source that nobody answers.
+    SilentNoDestination,
+    /// The answer would be longer than the request.
+    SilentLongerThanRequest,
+    /// A message that is never answered, or whose values cannot be copied.
+    SilentUnanswerable,
+    /// `reply.rate` is used up.
+    SilentOverBudget,
+    /// `reply.per_destination` is.
+    SilentOverDestinationCap,
+    /// No frame or no place in the TX ring.
+    SilentNoTxRoom,
     /// A copy of a request that still waits here: one answer serves both.
     CopyAbsorbed,
     /// More copies than a client's timers make.
@@ -49,12 +65,19 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in numeric order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 23] = [
         Self::HandedOver,
         Self::Rejected,
         Self::RejectedLate,
         Self::RejectedServerDown,
-        Self::ShedSilently,
+        Self::SilentByChoice,
+        Self::SilentMissingHeader,
+        Self::SilentNoDestination,
+        Self::SilentLongerThanRequest,
+        Self::SilentUnanswerable,
+        Self::SilentOverBudget,
+        Self::SilentOverDestinationCap,
+        Self::SilentNoTxRoom,
         Self::CopyAbsorbed,
         Self::CopyExcess,
         Self::AckAbsorbed,
@@ -76,7 +99,14 @@ impl Outcome {
             Self::Rejected => "rejected",
             Self::RejectedLate => "rejected_late",
             Self::RejectedServerDown => "rejected_server_down",
-            Self::ShedSilently => "shed_silently",
+            Self::SilentByChoice => "silent_by_choice",
+            Self::SilentMissingHeader => "silent_missing_header",
+            Self::SilentNoDestination => "silent_no_destination",
+            Self::SilentLongerThanRequest => "silent_longer_than_request",
+            Self::SilentUnanswerable => "silent_unanswerable",
+            Self::SilentOverBudget => "silent_over_budget",
+            Self::SilentOverDestinationCap => "silent_over_destination_cap",
+            Self::SilentNoTxRoom => "silent_no_tx_room",
             Self::CopyAbsorbed => "copy_absorbed",
             Self::CopyExcess => "copy_excess",
             Self::AckAbsorbed => "ack_absorbed",
@@ -108,9 +138,17 @@ impl Outcome {
     #[must_use]
     pub const fn ending(self) -> Ending {
         match self {
-            Self::Rejected | Self::RejectedLate | Self::RejectedServerDown | Self::ShedSilently => {
-                Ending::Refused
-            }
+            Self::Rejected
+            | Self::RejectedLate
+            | Self::RejectedServerDown
+            | Self::SilentByChoice
+            | Self::SilentMissingHeader
+            | Self::SilentNoDestination
+            | Self::SilentLongerThanRequest
+            | Self::SilentUnanswerable
+            | Self::SilentOverBudget
+            | Self::SilentOverDestinationCap
+            | Self::SilentNoTxRoom => Ending::Refused,
             Self::ControlStale | Self::NoRoom | Self::ChecksumWrong | Self::Unfit => Ending::Lost,
             Self::HandedOver
             | Self::CopyAbsorbed
@@ -120,6 +158,32 @@ impl Outcome {
             | Self::CopyOutdated
             | Self::SourceLocal
             | Self::NotSipDropped => Ending::Nothing,
+        }
+    }
+}
+
+impl From<NoReply> for Outcome {
+    fn from(reason: NoReply) -> Self {
+        match reason {
+            NoReply::MissingHeader => Self::SilentMissingHeader,
+            NoReply::BadVia | NoReply::ForeignMaddr | NoReply::BadSource | NoReply::GroupDestination => {
+                Self::SilentNoDestination
+            }
+            NoReply::LongerThanRequest => Self::SilentLongerThanRequest,
+            // A frame holds whatever is no longer than what came in one, so there is always room.
+            NoReply::NotARequest | NoReply::UnansweredMethod | NoReply::StrayReturn | NoReply::NoRoom => {
+                Self::SilentUnanswerable
+            }
+        }
+    }
+}
+
+impl From<Silence> for Outcome {
+    fn from(silence: Silence) -> Self {
+        match silence {
+            Silence::ByChoice => Self::SilentByChoice,
+            Silence::OverBudget => Self::SilentOverBudget,
+            Silence::OverDestinationCap => Self::SilentOverDestinationCap,
         }
     }
 }
@@ -182,6 +246,8 @@ pub struct LaneCounters {
     pub processor_gone: Count,
     /// Longest wait of a message that was handed over since start, nanoseconds.
     pub wait_ns_max: Count,
+    /// Replies in which there was no room for the overload control that the client offers.
+    pub control_left_out: Count,
 }
 
 impl Default for LaneCounters {
@@ -199,6 +265,7 @@ impl Default for LaneCounters {
             server_drops: Count::default(),
             processor_gone: Count::default(),
             wait_ns_max: Count::default(),
+            control_left_out: Count::default(),
         }
     }
 }

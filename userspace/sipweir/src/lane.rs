@@ -6,14 +6,13 @@
 use std::sync::Arc;
 
 use afxdp::Frame;
-use overload::{
-    AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState, TokenBucket,
-};
-use sip::{Class, Datagram, Marker, ReplyLine, Seed};
+use overload::{AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState};
+use sip::{Class, Datagram, Marker, Seed};
 
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
 use crate::limits::SourceLimits;
+use crate::reply_policy::ReplyPolicy;
 
 /// A look at the server costs about a microsecond (one netlink exchange), so it is taken at most this often.
 /// Longer: a fast server idles between looks. Shorter: looks eat the core.
@@ -41,13 +40,6 @@ pub struct Waiting {
     pub txn: u64,
 }
 
-/// How the shed ones are answered.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplyPolicy {
-    /// The status line; `None` is silence.
-    pub line: Option<ReplyLine>,
-}
-
 /// One service at one worker.
 #[derive(Debug)]
 pub struct Lane {
@@ -63,10 +55,8 @@ pub struct Lane {
     pub handoff: Handoff,
     /// Which part of what it gets are originals.
     pub mix: Mix,
-    /// What the shed ones are told.
+    /// What the shed ones are told, and how many of them.
     pub reply: ReplyPolicy,
-    /// How many of them.
-    pub reply_budget: TokenBucket,
     /// How much control traffic a source may send with privilege.
     pub limits: SourceLimits,
     /// Longest wait of an original.

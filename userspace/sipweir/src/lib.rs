@@ -9,7 +9,9 @@ pub mod handoff;
 pub mod lane;
 pub mod limits;
 pub mod local;
+pub mod prefix;
 pub mod processor;
+pub mod reply_policy;
 pub mod transactions;
 
 pub mod clock;

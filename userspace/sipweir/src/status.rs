@@ -69,6 +69,9 @@ pub struct Service {
     pub server: Server,
     /// Longest wait of a message that was handed over.
     pub wait_ms_max: f64,
+    /// Replies without the overload control that the client offers, which would have made them longer than the request.
+    #[serde(default)]
+    pub control_left_out: u64,
     /// Frames taken from the rings by class.
     pub received: BTreeMap<String, u64>,
     /// Of these, messages that lost their privilege above the cap of their source, by class.
@@ -225,6 +228,7 @@ impl Service {
                 drops: sum(|lane| lane.server_drops.get()),
             },
             wait_ms_max: most(|lane| lane.wait_ns_max.get()) as f64 / 1e6,
+            control_left_out: sum(|lane| lane.control_left_out.get()),
             received,
             above_cap,
             outcomes,
@@ -270,6 +274,9 @@ impl Status {
                 service.server.drops,
                 service.wait_ms_max
             )?;
+            if service.control_left_out > 0 {
+                writeln!(out, "  {} replies without room for overload control", service.control_left_out)?;
+            }
             for (class, received) in &service.received {
                 let outcomes: Vec<String> = service.outcomes[class]
                     .iter()

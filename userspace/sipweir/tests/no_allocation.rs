@@ -6,6 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use sip::{Class, Method};
+use sipweir::config::{Peer, Reply};
+use sipweir::counters::Outcome;
 use support::{Bench, MS, NEW, REJECT, Setup, request};
 
 struct Counting;
@@ -90,6 +92,52 @@ fn a_turn_allocates_nothing_whatever_comes() {
         }
     }
     assert!(served > 1000, "{served}");
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_refusal_with_everything_allocates_nothing() {
+    let peers = [("198.51.100.0/24", 480), ("198.51.0.0/16", 500), ("2001:db8::/32", 0)];
+    let peer = |code| Peer { code: Some(code), per_destination: Some(40) };
+    let reply = Reply {
+        retry_after_register: Some([30, 90]),
+        peers: peers.map(|(text, code)| (text.to_owned(), peer(code))).into(),
+        ..Reply::default()
+    };
+    let mut bench = Bench::new(&Setup { reply, ..Setup::default() });
+    let mut told = 0;
+    for call in 0..200 {
+        let register = request("REGISTER", "sip:b@example.com", &format!("c{call}"));
+        let offering = register.replace(";rport", ";rport;oc;oc-algo=\"loss,A\"");
+        let padded =
+            offering.replace("Contact", "User-Agent: a telephone with some more to say of itself\r\nContact");
+        // Room for everything, for the plain reply, for none, and a reason for silence.
+        let short = format!("REGISTER a SIP/2.0{}", &register[register.find("\r\nVia").expect("Via")..]);
+        let without = register.replace("Call-ID", "X-Call");
+        for message in [padded, offering, short.replace("Max-Forwards: 70\r\n", ""), without] {
+            bench
+                .deliver_as(REJECT, message.as_bytes(), Class::Original, Method::Register, None)
+                .expect("delivered");
+        }
+        bench.now_ns += 3 * MS;
+        let (now_ns, worker) = (bench.now_ns, &mut bench.worker);
+        let allocated = allocations(|| {
+            std::hint::black_box(worker.turn(now_ns));
+        });
+        assert_eq!(allocated, 0, "call {call}");
+        let replies = bench.replies();
+        told += replies.iter().filter(|text| text.contains(";oc=0;") && text.contains("Retry-After")).count();
+        assert!(replies.iter().all(|text| text.starts_with("SIP/2.0 480 ")));
+    }
+    assert!(told > 10, "{told}");
+    for outcome in [
+        Outcome::Rejected,
+        Outcome::SilentMissingHeader,
+        Outcome::SilentLongerThanRequest,
+        Outcome::SilentOverDestinationCap,
+    ] {
+        assert!(bench.lane.outcome_of(Class::Original, outcome) > 0, "{}", outcome.name());
+    }
     bench.assert_conserved();
 }
 

@@ -147,7 +147,7 @@ fn more_refusals_than_the_ring_can_send_wait_instead_of_being_thrown_away() {
     for _ in 0..5 {
         bench.turn_after(MS);
     }
-    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::ShedSilently), 0);
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::SilentNoTxRoom), 0);
     for _ in 0..10 {
         answered += bench.replies().len();
         bench.turn_after(MS);
@@ -203,16 +203,6 @@ fn what_the_kernel_shed_is_answered_to_where_it_came_from() {
     assert_eq!((udp.source_port(), udp.destination_port()), (5060, 5062));
     assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::Rejected), 1);
     bench.assert_conserved();
-}
-
-#[test]
-fn silence_is_kept_when_it_is_configured() {
-    let mut bench = Bench::new(&Setup { reply: None, ..Setup::default() });
-    let message = request("INVITE", URI, "c1");
-    bench.deliver_as(REJECT, message.as_bytes(), Class::Original, Method::Invite, None).expect("delivered");
-    bench.turn_after(MS);
-    assert!(bench.replies().is_empty());
-    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::ShedSilently), 1);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use overload::Threshold;
 use xdp_prog::LINK_ADDRESSES_MAX;
 use xdp_prog::abi::SERVICES_MAX;
 
-use super::{Config, Frames, GateKind, HandoffKind, Limit, Problem, Service, Taken};
+use super::{Config, Frames, GateKind, HandoffKind, Limit, Peer, Problem, Reply, Service, Taken};
+use crate::prefix::Prefix;
 
 /// T1 of RFC 3261 section 17.1.1.1: the first copy leaves the client after it.
 const T1_NS: u64 = 500_000_000;
@@ -14,6 +15,13 @@ const T1_NS: u64 = 500_000_000;
 const SOCKET_PATH_MAX: usize = 107;
 /// Longest interface name (IFNAMSIZ less its NUL).
 const INTERFACE_NAME_MAX: usize = 15;
+
+/// A reply costs about a microsecond, so more than this means nothing.
+const PER_DESTINATION_MAX: u32 = 1_000_000;
+/// Longer, and a phone that was refused once is unreachable for as long as registrations last.
+const RETRY_AFTER_MAX_S: u32 = 3600;
+/// Longer, and clients hold back for a minute after the overload is over.
+const OC_VALIDITY_NS_MAX: u64 = 60_000_000_000;
 
 /// Adds a problem for every relation that does not hold. `whole` says that nothing was left out of `config`.
 pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Problem>) {
@@ -115,12 +123,7 @@ fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, St
     if !(service.initial_rate.is_finite() && service.initial_rate >= 1.0) {
         report(format!("{path}.initial_rate"), "a rate per second, at least 1".into());
     }
-    if !matches!(service.reply.code, 0 | 480 | 500 | 503) {
-        report(
-            format!("{path}.reply.code"),
-            format!("{} is none of 503, 500, 480, 0 (silence)", service.reply.code),
-        );
-    }
+    reply(&format!("{path}.reply"), &service.reply, report);
     gate(path, service, report);
     match service.handoff {
         HandoffKind::Kernel if service.server.queue_target == 0 => {
@@ -138,6 +141,51 @@ fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, St
             }
         }
         HandoffKind::Kernel => {}
+    }
+}
+
+fn reply(path: &str, reply: &Reply, report: &mut impl FnMut(String, String)) {
+    let code_problem = |code: u16| {
+        (!matches!(code, 0 | 480 | 500 | 503))
+            .then(|| format!("{code} is none of 503, 500, 480, 0 (silence)"))
+    };
+    let cap_problem = |per_s: u32| {
+        (!(1..=PER_DESTINATION_MAX).contains(&per_s))
+            .then(|| format!("{per_s} is not between 1 and {PER_DESTINATION_MAX} replies per second"))
+    };
+    let mut all = vec![
+        (format!("{path}.code"), code_problem(reply.code)),
+        (format!("{path}.per_destination"), cap_problem(reply.per_destination)),
+    ];
+    if let Some([from, to]) = reply.retry_after_register {
+        let fits = 1 <= from && from <= to && to <= RETRY_AFTER_MAX_S;
+        let message = format!("[{from}, {to}] are no seconds from and to, between 1 and {RETRY_AFTER_MAX_S}");
+        all.push((format!("{path}.retry_after_register"), (!fits).then_some(message)));
+    }
+    if !(1_000_000..=OC_VALIDITY_NS_MAX).contains(&reply.oc_validity.nanos()) {
+        let message = format!("{} is not between 1ms and 60s", reply.oc_validity);
+        all.push((format!("{path}.oc_validity"), Some(message)));
+    }
+    let mut taken = BTreeMap::new();
+    for (text, peer) in &reply.peers {
+        let key = format!("{path}.peers.\"{text}\"");
+        match text.parse::<Prefix>() {
+            Err(message) => all.push((key.clone(), Some(message))),
+            Ok(prefix) => {
+                let other = taken.insert(prefix, text);
+                all.push((key.clone(), other.map(|other| format!("the same network as \"{other}\""))));
+            }
+        }
+        all.push((key.clone(), peer.code.and_then(code_problem)));
+        all.push((key.clone(), peer.per_destination.and_then(cap_problem)));
+        if *peer == Peer::default() {
+            all.push((key, Some("neither code nor per_destination: nothing differs".into())));
+        }
+    }
+    for (key, problem) in all {
+        if let Some(message) = problem {
+            report(key, message);
+        }
     }
 }
 

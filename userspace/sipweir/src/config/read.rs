@@ -115,7 +115,7 @@ fn deserialize(document: &mut toml::Table, problems: &mut BTreeSet<Problem>) -> 
             None => path.clone(),
         };
         stand_ins += 1;
-        let replaced = put(document, &wrong, stand_in(&wrong, stand_ins));
+        let replaced = put(document, &wrong, stand_in(&wrong, stand_ins).as_ref());
         problems.insert(Problem { key: path, message });
         // Each round leaves one problem less; a path that does not lead anywhere would go round for ever.
         if !replaced {
@@ -139,19 +139,19 @@ fn stand_in(path: &str, number: usize) -> Option<toml::Value> {
 }
 
 /// Puts another value at a dotted path of the document, or takes out the one that is there; false if the path leads
-/// nowhere.
-fn put(document: &mut toml::Table, path: &str, value: Option<toml::Value>) -> bool {
-    let mut keys: Vec<&str> = path.split('.').collect();
-    let Some(last) = keys.pop() else { return false };
-    let mut table = document;
-    for key in keys {
-        match table.get_mut(key) {
-            Some(toml::Value::Table(inner)) => table = inner,
-            _ => return false,
+/// nowhere. Keys may have dots themselves.
+fn put(table: &mut toml::Table, path: &str, value: Option<&toml::Value>) -> bool {
+    if table.contains_key(path) || !path.contains('.') {
+        return match value {
+            Some(value) => table.insert(path.to_owned(), value.clone()).as_ref() != Some(value),
+            None => table.remove(path).is_some(),
+        };
+    }
+    table.iter_mut().any(|(key, inner)| {
+        let rest = path.strip_prefix(key.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        match (rest, inner) {
+            (Some(rest), toml::Value::Table(inner)) => put(inner, rest, value),
+            _ => false,
         }
-    }
-    match value {
-        Some(value) => table.insert(last.to_owned(), value).as_ref() != table.get(last),
-        None => table.remove(last).is_some(),
-    }
+    })
 }

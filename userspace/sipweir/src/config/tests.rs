@@ -1,4 +1,4 @@
-use super::{Config, ConfigError, GateKind, HandoffKind, LinkAddress, Problem, Taken};
+use super::{Config, ConfigError, GateKind, HandoffKind, LinkAddress, Peer, Problem, Taken};
 use crate::limits::Cap;
 use overload::Threshold;
 
@@ -226,4 +226,56 @@ fn the_seed_is_64_hex_digits_and_stays_secret() {
     assert_eq!(config.seed.as_ref().expect("seed").0, [0x0123_4567_89ab_cdef; 4]);
     assert!(!format!("{config:?}").contains("81985529216486895"));
     assert_eq!(keys(&format!("seed = \"abc\"\n{LEAST}")), ["seed"]);
+}
+
+#[test]
+fn peers_have_a_code_or_a_table() {
+    let text = format!(
+        "{LEAST}[service.main.reply]\nretry_after_register = [30, 90]\noc_validity = \"1s\"\n\
+         [service.main.reply.peers]\n\"10.0.0.0/8\" = 480\n\"192.0.2.1\" = {{ per_destination = 5000 }}\n\
+         \"2001:db8::/32\" = {{ code = 0 }}\n"
+    );
+    let reply = Config::parse("test.toml", &text).expect("valid").service["main"].reply.clone();
+    assert_eq!((reply.code, reply.per_destination, reply.retry_after_register), (503, 100, Some([30, 90])));
+    assert_eq!(reply.oc_validity.nanos(), 1_000_000_000);
+    let peer = |code, per_destination| Peer { code, per_destination };
+    assert_eq!(reply.peers["10.0.0.0/8"], peer(Some(480), None));
+    assert_eq!(reply.peers["192.0.2.1"], peer(None, Some(5000)));
+    assert_eq!(reply.peers["2001:db8::/32"], peer(Some(0), None));
+}
+
+#[test]
+fn everything_that_is_wrong_with_replies_is_named() {
+    let text = format!(
+        "{LEAST}[service.main.reply]\ncode = 200\nper_destination = 0\nretry_after_register = [90, 30]\n\
+         oc_validity = \"0ms\"\n[service.main.reply.peers]\n\"10.1.0.0/8\" = 480\n\"nobody\" = 480\n\
+         \"192.0.2.1\" = 486\n\"192.0.2.1/32\" = {{ per_destination = 9999999 }}\n\"192.0.2.2\" = {{}}\n"
+    );
+    let expected = [
+        "code",
+        "oc_validity",
+        "peers.\"10.1.0.0/8\"",
+        "peers.\"192.0.2.1\"",
+        "peers.\"192.0.2.1/32\"",
+        "peers.\"192.0.2.1/32\"",
+        "peers.\"192.0.2.2\"",
+        "peers.\"nobody\"",
+        "per_destination",
+        "retry_after_register",
+    ];
+    assert_eq!(keys(&text), expected.map(|key| format!("service.main.reply.{key}")));
+}
+
+#[test]
+fn a_peer_of_the_wrong_type_or_with_an_unknown_key_hides_no_other_problem() {
+    let text = format!(
+        "{LEAST}[service.main.gate]\nadmit = 7.0\n[service.main.reply.peers]\n\"10.0.0.0/8\" = \"480\"\n\
+         \"192.0.2.1\" = {{ code = 480, cap = 3 }}\n"
+    );
+    let expected = [
+        "service.main.gate.admit",
+        "service.main.reply.peers.10.0.0.0/8",
+        "service.main.reply.peers.192.0.2.1.cap",
+    ];
+    assert_eq!(keys(&text), expected);
 }

@@ -224,7 +224,8 @@ impl Plan {
         self.capacity_per_s * BUFFER_S
     }
 
-    /// The configuration file of the guarded side.
+    /// The configuration file of the guarded side. All callers have one address, as behind a trunk, so that its cap must
+    /// not be that of a phone.
     pub(super) fn guard_config(&self, policy: Policy, control: &Path) -> String {
         let buffer = self.buffer();
         format!(
@@ -243,6 +244,8 @@ impl Plan {
              capacity = {capacity:?}\n\
              service_time = \"{service_time}\"\n\
              queue = {queue}\n\
+             [service.{SERVICE_NAME}.reply]\n\
+             per_destination = 1000000\n\
              {gate}",
             seed = self.seed,
             core = self.worker_core,

@@ -9,18 +9,17 @@ use afxdp::{CopyMode, FrameBudget, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
     AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity, RateConfig,
-    TokenBucket,
 };
-use sip::ReplyLine;
 use xdp_prog::LINK_ADDRESSES_MAX;
 
 use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service, Taken};
 use crate::counters::LaneCounters;
 use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
-use crate::lane::{Lane, ReplyPolicy};
+use crate::lane::Lane;
 use crate::limits::SourceLimits;
 use crate::netdev::Stack;
+use crate::reply_policy::ReplyPolicy;
 use crate::{clock, sock_diag};
 
 /// Retries of a bind that finds the queue busy: a socket that was just closed lets go asynchronously.
@@ -103,7 +102,7 @@ impl Plan {
             service.listen.0.iter().map(|(ip, port)| xdp_prog::ServiceAddress {
                 ip: *ip,
                 port: *port,
-                reply_owed: service.reply.code != 0 && service.gate.kind == GateKind::Hysteretic,
+                reply_owed: ReplyPolicy::of_service(service, 0, 0).answers_anybody(),
             })
         });
         let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
@@ -183,8 +182,6 @@ impl Plan {
         let gate = self.any_gate(name, service)?;
         let discipline = overload::Gate::discipline(&gate);
         let capacity = QueueCapacity { control: CONTROL_PLACES, new: self.new_places, copy: COPY_PLACES };
-        let line =
-            ReplyLine::of_code(service.reply.code).filter(|_| service.gate.kind == GateKind::Hysteretic);
         Ok(Lane {
             name: name.into(),
             queue: CallQueue::new(discipline, capacity),
@@ -192,8 +189,7 @@ impl Plan {
             credit: Credit::new(credit, now_ns).with_context(|| format!("service.{name}.server"))?,
             handoff,
             mix: overload::Mix::default(),
-            reply: ReplyPolicy { line },
-            reply_budget: TokenBucket::new(service.reply.rate, service.reply.rate.max(20) / 20, now_ns),
+            reply: ReplyPolicy::of_service(service, clock::epoch(), now_ns),
             limits: SourceLimits::new(service.limits.caps()),
             max_wait_ns: if service.gate.kind == GateKind::Hysteretic {
                 service.max_wait.nanos()

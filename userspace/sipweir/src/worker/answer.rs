@@ -4,7 +4,7 @@
 //! answered in the next turn, while an answer that is thrown away comes back as a copy.
 
 use afxdp::{BATCH, Batch, QueuePort};
-use sip::{ReplyLine, Seed};
+use sip::{ControlGiven, Refusal, Seed};
 
 use super::{Parts, RING_REJECT, Worker};
 use crate::counters::Outcome;
@@ -28,20 +28,24 @@ impl Worker {
         count
     }
 
-    /// Sheds one message: `why` if an answer goes out, silently if none may.
+    /// Sheds one message: `why` if an answer goes out, else the reason for silence.
     pub(super) fn shed(&mut self, index: usize, message: Waiting, why: Outcome, now_ns: u64) {
         let Parts { port, lanes, seed, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        let outcome = match lane.reply.line {
-            Some(line) if lane.reply_budget.take(now_ns) => {
-                if reply(port, seed, line, &message) {
+        let word = lane.word();
+        let outcome = match lane.reply.permit(seed, message.datagram.source.ip(), word, now_ns) {
+            Err(silence) => silence.into(),
+            Ok(permit) => match reply(port, seed, &permit.refusal, &message) {
+                Err(silent) => silent,
+                Ok(control) => {
+                    lane.reply.spend(&permit, now_ns);
                     counters.replies_sent.add(1);
+                    if control == ControlGiven::LongerThanRequest {
+                        lane.counters.control_left_out.add(1);
+                    }
                     why
-                } else {
-                    Outcome::ShedSilently
                 }
-            }
-            _ => Outcome::ShedSilently,
+            },
         };
         self.finish_frame(index, message, outcome);
     }
@@ -78,21 +82,33 @@ impl Worker {
 }
 
 /// Writes a stateless reply to `message` into a fresh frame and queues it on the NIC.
-fn reply(port: &mut QueuePort, seed: &Seed, line: ReplyLine, message: &Waiting) -> bool {
-    let Some(mut out) = port.take() else { return false };
+///
+/// # Errors
+///
+/// The reason why none goes out.
+fn reply(
+    port: &mut QueuePort,
+    seed: &Seed,
+    refusal: &Refusal,
+    message: &Waiting,
+) -> Result<ControlGiven, Outcome> {
+    let mut out = port.take().ok_or(Outcome::SilentNoTxRoom)?;
     let umem = port.umem();
     let request = umem.packet(&message.frame);
-    let written = sip::write_reply_packet(request, &message.datagram, seed, line, umem.buffer_mut(&mut out));
-    let Ok(reply) = written else {
-        port.give_back(out);
-        return false;
+    let room = umem.buffer_mut(&mut out);
+    let reply = match sip::write_reply_packet(request, &message.datagram, seed, *refusal, room) {
+        Ok(reply) => reply,
+        Err(reason) => {
+            port.give_back(out);
+            return Err(reason.into());
+        }
     };
     umem.set_range(&mut out, 0..reply.len);
     match port.transmit(out) {
-        Ok(()) => true,
+        Ok(()) => Ok(reply.control),
         Err(out) => {
             port.give_back(out);
-            false
+            Err(Outcome::SilentNoTxRoom)
         }
     }
 }

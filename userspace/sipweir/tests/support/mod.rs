@@ -13,16 +13,18 @@ use afxdp::testing::{Dropped, EgressWire, Wire, egress_pair, pair};
 use afxdp::{EgressConfig, MappedWords, PortConfig};
 use overload::{
     AnyGate, CallQueue, Credit, CreditConfig, Gate, GateConfig, QueueCapacity, RateConfig, ReceiveQueue,
-    SLOTS, TokenBucket,
+    SLOTS,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use sip::{Class, Marker, Method, ReplyLine, Seed};
+use sip::{Class, Marker, Method, Seed};
+use sipweir::config::Reply;
 use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
-use sipweir::lane::{Lane, ReplyPolicy};
+use sipweir::lane::Lane;
 use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
+use sipweir::reply_policy::ReplyPolicy;
 use sipweir::transactions::Transactions;
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
@@ -83,7 +85,7 @@ pub struct Setup {
     pub queue_target: u32,
     pub max_wait_ns: u64,
     pub rate_per_s: f64,
-    pub reply: Option<u16>,
+    pub reply: Reply,
     /// Buckets of the transaction table.
     pub buckets: usize,
     pub port: PortConfig,
@@ -98,7 +100,8 @@ impl Default for Setup {
             queue_target: 8,
             max_wait_ns: 400 * MS,
             rate_per_s: 1000.0,
-            reply: Some(503),
+            // One client makes all the load of these tests.
+            reply: Reply { rate: 1_000_000, per_destination: 1_000_000, ..Reply::default() },
             buckets: 64,
             port: PortConfig::default(),
             caps: Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off },
@@ -138,8 +141,7 @@ impl Bench {
             credit: Credit::new(credit, now_ns).expect("credit"),
             handoff,
             mix: overload::Mix::default(),
-            reply: ReplyPolicy { line: setup.reply.and_then(ReplyLine::of_code) },
-            reply_budget: TokenBucket::new(1_000_000, 100_000, now_ns),
+            reply: ReplyPolicy::new(&setup.reply, 0, now_ns),
             limits: SourceLimits::new(setup.caps),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,

@@ -1,0 +1,235 @@
+//! What the shed ones of a service are told at one worker, and how often.
+//!
+//! Holds the pure parts together: codes by peer prefix, the budget for all replies, the cap for each destination
+//! (`overload`). Not here: how a reply is written (`sip`) and how it leaves (`worker/answer.rs`).
+
+use std::net::IpAddr;
+
+use overload::{DestinationCap, Feedback, GateWord, TokenBucket};
+use sip::{OverloadControl, Refusal, ReplyLine, RetryAfter, Seed, destination_key};
+
+use crate::config::{self, GateKind};
+use crate::prefix::{Prefix, PrefixTable};
+
+/// The budget may be spent in bursts of this part of a second.
+const BURSTS_PER_S: u32 = 20;
+
+/// What one peer is told.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    /// The status line; `None` is silence.
+    line: Option<ReplyLine>,
+    /// Replies per second, and as many at once.
+    per_s: u32,
+}
+
+/// Why a message that was shed gets no answer though one could be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// The configuration says so.
+    ByChoice,
+    /// The budget for all replies is used up.
+    OverBudget,
+    /// That for its destination is.
+    OverDestinationCap,
+}
+
+/// The right to send one reply.
+#[derive(Debug, Clone, Copy)]
+pub struct Permit {
+    /// What it says.
+    pub refusal: Refusal,
+    destination: u64,
+    per_s: u32,
+}
+
+/// The replies of one service at one worker.
+#[derive(Debug, Clone)]
+pub struct ReplyPolicy {
+    others: Peer,
+    peers: PrefixTable<Peer>,
+    retry_after_register: Option<RetryAfter>,
+    budget: TokenBucket,
+    destinations: DestinationCap,
+    feedback: Feedback,
+}
+
+impl ReplyPolicy {
+    /// The policy of a configuration. `epoch_ns` is the time of day at which the clock of `now_ns` stood at 0.
+    /// Prefixes that are none, which `check` has reported, are left out.
+    #[must_use]
+    pub fn new(config: &config::Reply, epoch_ns: u64, now_ns: u64) -> Self {
+        let others = Peer { line: ReplyLine::of_code(config.code), per_s: config.per_destination };
+        let peers = config.peers.iter().filter_map(|(text, peer)| {
+            let line = peer.code.map_or(others.line, ReplyLine::of_code);
+            let per_s = peer.per_destination.unwrap_or(others.per_s);
+            Some((text.parse::<Prefix>().ok()?, Peer { line, per_s }))
+        });
+        let peers = PrefixTable::new(peers);
+        let slowest = peers.values().map(|peer| peer.per_s).fold(others.per_s, u32::min);
+        let retry = config.retry_after_register.map(|[min_s, max_s]| RetryAfter { min_s, max_s });
+        // `check` bounds it, so it fits.
+        let validity_ms = (config.oc_validity.nanos() / 1_000_000) as u32;
+        Self {
+            others,
+            peers,
+            retry_after_register: retry,
+            budget: TokenBucket::new(config.rate, config.rate.max(BURSTS_PER_S) / BURSTS_PER_S, now_ns),
+            destinations: DestinationCap::new(config.rate, slowest),
+            feedback: Feedback::new(validity_ms, epoch_ns),
+        }
+    }
+
+    /// The policy of a service. The baselines refuse silently: that is what makes them baselines.
+    #[must_use]
+    pub fn of_service(service: &config::Service, epoch_ns: u64, now_ns: u64) -> Self {
+        match service.gate.kind {
+            GateKind::Hysteretic => Self::new(&service.reply, epoch_ns, now_ns),
+            GateKind::TailDrop | GateKind::Fifo => {
+                Self::new(&config::Reply { code: 0, ..config::Reply::default() }, epoch_ns, now_ns)
+            }
+        }
+    }
+
+    /// Whether anybody is answered at all.
+    #[must_use]
+    pub fn answers_anybody(&self) -> bool {
+        self.others.line.is_some() || self.peers.values().any(|peer| peer.line.is_some())
+    }
+
+    /// What a peer is told while the gate says `word`; `None` is silence.
+    #[must_use]
+    pub fn refusal(&mut self, peer: IpAddr, word: GateWord, now_ns: u64) -> Option<Refusal> {
+        let line = self.peers.find(peer).unwrap_or(self.others).line?;
+        let advice = self.feedback.advise(word, now_ns);
+        let control =
+            OverloadControl { percent: advice.percent, validity_ms: advice.validity_ms, seq: advice.seq };
+        Some(Refusal { line, retry_after_register: self.retry_after_register, control: Some(control) })
+    }
+
+    /// The right to answer a peer once, for [`ReplyPolicy::spend`] to be called with when the answer is on its way:
+    /// what cannot be answered costs nobody a token.
+    ///
+    /// # Errors
+    ///
+    /// Why there shall be no answer.
+    pub fn permit(
+        &mut self,
+        seed: &Seed,
+        peer: IpAddr,
+        word: GateWord,
+        now_ns: u64,
+    ) -> Result<Permit, Silence> {
+        let refusal = self.refusal(peer, word, now_ns).ok_or(Silence::ByChoice)?;
+        if self.budget.available(now_ns) == 0 {
+            return Err(Silence::OverBudget);
+        }
+        let per_s = self.peers.find(peer).unwrap_or(self.others).per_s;
+        let destination = destination_key(seed, peer);
+        if !self.destinations.has_token(destination, per_s, now_ns) {
+            return Err(Silence::OverDestinationCap);
+        }
+        Ok(Permit { refusal, destination, per_s })
+    }
+
+    /// Counts an answer that was sent.
+    pub fn spend(&mut self, permit: &Permit, now_ns: u64) {
+        // Both were there when the permit was given, and nobody else takes from them.
+        let _budget = self.budget.take(now_ns);
+        let _destination = self.destinations.take(permit.destination, permit.per_s, now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overload::{GateState, GateWord};
+    use sip::Seed;
+
+    use super::{ReplyPolicy, Silence};
+    use crate::config::{Config, Peer, Reply};
+
+    const SEED: Seed = Seed([1, 2, 3, 4]);
+
+    fn config() -> Reply {
+        let peer = |code, per_destination| Peer { code, per_destination };
+        let peers = [
+            ("10.0.0.0/8", peer(Some(480), None)),
+            ("10.9.0.0/16", peer(Some(0), None)),
+            ("192.0.2.0/24", peer(None, Some(1000))),
+        ];
+        Reply {
+            peers: peers.map(|(text, peer)| (text.to_owned(), peer)).into(),
+            per_destination: 10,
+            ..Reply::default()
+        }
+    }
+
+    fn permit(policy: &mut ReplyPolicy, peer: &str) -> Result<u16, Silence> {
+        let permit = policy.permit(&SEED, peer.parse().expect("address"), GateWord::OPEN, 0)?;
+        policy.spend(&permit, 0);
+        Ok(permit.refusal.line.code)
+    }
+
+    #[test]
+    fn each_peer_gets_the_code_of_its_longest_prefix() {
+        let mut policy = ReplyPolicy::new(&config(), 0, 0);
+        assert_eq!(permit(&mut policy, "198.51.100.1"), Ok(503));
+        assert_eq!(permit(&mut policy, "10.1.0.1"), Ok(480));
+        assert_eq!(permit(&mut policy, "10.9.0.1"), Err(Silence::ByChoice));
+        assert_eq!(permit(&mut policy, "192.0.2.1"), Ok(503), "only its cap is its own");
+        assert_eq!(permit(&mut policy, "2001:db8::1"), Ok(503));
+        assert!(policy.answers_anybody());
+        let only = Reply { code: 0, ..config() };
+        assert!(ReplyPolicy::new(&only, 0, 0).answers_anybody());
+    }
+
+    #[test]
+    fn only_the_hysteretic_gate_answers() {
+        for (kind, answers) in [("hysteretic", true), ("tail_drop", false), ("fifo", false)] {
+            let text = format!(
+                "interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n\
+                 [service.main.gate]\nkind = \"{kind}\"\n[service.main.reply.peers]\n\"10.0.0.0/8\" = 480\n"
+            );
+            let config = Config::parse("test.toml", &text).expect("valid");
+            let policy = ReplyPolicy::of_service(&config.service["main"], 0, 0);
+            assert_eq!(policy.answers_anybody(), answers, "{kind}");
+        }
+    }
+
+    #[test]
+    fn one_destination_is_capped_and_a_peer_may_have_a_cap_of_its_own() {
+        let mut policy = ReplyPolicy::new(&config(), 0, 0);
+        let granted =
+            |policy: &mut ReplyPolicy, peer| (0..2000).filter(|_| permit(policy, peer).is_ok()).count();
+        assert_eq!(granted(&mut policy, "198.51.100.1"), 10);
+        assert_eq!(permit(&mut policy, "198.51.100.1"), Err(Silence::OverDestinationCap));
+        assert_eq!(granted(&mut policy, "192.0.2.1"), 1000);
+        assert_eq!(permit(&mut policy, "198.51.100.2"), Ok(503), "others are not concerned");
+    }
+
+    #[test]
+    fn the_budget_limits_all_together_and_an_answer_that_was_not_sent_costs_nothing() {
+        let mut policy = ReplyPolicy::new(&Reply { rate: 100, ..config() }, 0, 0);
+        for _ in 0..100 {
+            assert!(policy.permit(&SEED, [198, 51, 100, 1].into(), GateWord::OPEN, 0).is_ok());
+        }
+        for host in 1..=5 {
+            assert!(permit(&mut policy, &format!("198.51.100.{host}")).is_ok());
+        }
+        assert_eq!(permit(&mut policy, "198.51.100.6"), Err(Silence::OverBudget));
+    }
+
+    #[test]
+    fn clients_are_told_what_the_gate_sheds() {
+        let mut policy = ReplyPolicy::new(&config(), 1_000_000_000, 0);
+        let peer = [198, 51, 100, 1].into();
+        let mut control = |state, now_ns| {
+            let word = GateWord::new(state, 1 << 30);
+            policy.refusal(peer, word, now_ns).expect("answered").control.expect("told")
+        };
+        let (normal, overload) = (control(GateState::Normal, 0), control(GateState::Overload, 0));
+        assert_eq!((normal.percent, normal.validity_ms, normal.seq), (0, 0, 100_000));
+        assert_eq!((overload.percent, overload.validity_ms, overload.seq), (75, 500, 100_001));
+        assert_eq!(control(GateState::Discard, 1_000_000_000).seq, 200_000);
+    }
+}
