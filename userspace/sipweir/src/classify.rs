@@ -4,6 +4,7 @@
 //! user-space classifier, and both answers are printed. The program's gates are set to "overload, admit all",
 //! since it reads headers only while a gate is not open: so it says all that it can, and sheds nothing.
 
+mod reply;
 mod source;
 
 use std::net::IpAddr;
@@ -13,9 +14,10 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use overload::{GateState, GateWord};
 use serde::Serialize;
-use sip::{Class, Reason, Services, Verdict};
+use sip::{Class, Reason, Seed, Services, Verdict};
 
 use crate::config::{Config, Listen};
+use reply::{Replies, ReplyAnswer};
 
 /// Longest packet that fits a frame of the default size; the XDP program passes longer ones.
 const FRAME_BYTES_MAX: u32 = 2048 - afxdp::XDP_HEADROOM;
@@ -24,6 +26,9 @@ const FRAME_BYTES_MAX: u32 = 2048 - afxdp::XDP_HEADROOM;
 /// (320), `bpf_prog_test_run_xdp` in net/bpf/test_run.c. Of a longer one the program would see the first part only
 /// and call it truncated; a driver without fragments never delivers one.
 const TEST_RUN_BYTES_MAX: usize = 4096 - 256 - 320;
+
+/// Any seed will do, but always the same, so that two runs can be compared.
+const SEED: [u64; 4] = [1, 2, 3, 4];
 
 /// Arguments of the command.
 #[derive(Debug, ClapArgs)]
@@ -40,6 +45,9 @@ pub struct Args {
     /// Take the services from this configuration instead.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Show for each request the reply that it would get if the gate shed it.
+    #[arg(long)]
+    reply: bool,
 }
 
 /// One packet, as printed.
@@ -51,6 +59,8 @@ struct Row<'a> {
     user: Answer,
     method: Option<&'static str>,
     marker: Option<MarkerAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply: Option<ReplyAnswer>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -103,16 +113,18 @@ fn user_space(packet: &[u8], services: &Services) -> UserAnswer {
 /// Runs the command. Exit status 2 if a file could not be read, after the others were done.
 #[must_use]
 pub fn main(args: &Args) -> ExitCode {
-    let endpoints: Vec<(Option<IpAddr>, u16)> = match &args.config {
-        None => args.listen.iter().flat_map(|listen| listen.0.iter().copied()).collect(),
-        Some(file) => match Config::read(file) {
-            Ok(config) => config.service.values().flat_map(|service| service.listen.0.clone()).collect(),
-            Err(error) => {
-                eprintln!("sipweir: {error}");
-                return ExitCode::from(2);
-            }
-        },
+    let config = match args.config.as_deref().map(Config::read).transpose() {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("sipweir: {error}");
+            return ExitCode::from(2);
+        }
     };
+    let endpoints: Vec<(Option<IpAddr>, u16)> = match &config {
+        None => args.listen.iter().flat_map(|listen| listen.0.iter().copied()).collect(),
+        Some(config) => config.service.values().flat_map(|service| service.listen.0.clone()).collect(),
+    };
+    let mut replies = args.reply.then(|| Replies::new(config.as_ref(), &endpoints, Seed(SEED)));
     let services = Services::new(endpoints.iter().copied());
     let kernel = match load(&endpoints) {
         Ok(kernel) => Some(kernel),
@@ -137,6 +149,7 @@ pub fn main(args: &Args) -> ExitCode {
                     user: user.answer,
                     method: user.method,
                     marker: user.marker,
+                    reply: replies.as_mut().map(|replies| replies.answer(packet)),
                 },
             );
         });
@@ -167,7 +180,7 @@ fn load(endpoints: &[(Option<IpAddr>, u16)]) -> Result<xdp_prog::Classifier, xdp
         reply_owed: true,
     };
     let mut classifier = xdp_prog::Classifier::load(&xdp_prog::Settings {
-        seed: [1, 2, 3, 4],
+        seed: SEED,
         services: endpoints.iter().map(address).collect(),
         max_frame_len: FRAME_BYTES_MAX,
         // A recording may be of any host.
@@ -202,6 +215,9 @@ fn print_row(json: bool, row: &Row<'_>) {
         row.kernel.map_or("-".into(), answer),
         answer(row.user),
     );
+    if let Some(answer) = &row.reply {
+        reply::print(answer);
+    }
 }
 
 #[cfg(test)]

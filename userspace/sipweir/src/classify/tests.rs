@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 
-use sip::Services;
+use sip::{Seed, Services};
 
+use super::reply::Replies;
 use super::source::{SourceError, packets};
-use super::{MarkerAnswer, user_space};
+use super::{MarkerAnswer, SEED, user_space};
+use crate::config::Config;
 
 const ENDPOINTS: [(Option<std::net::IpAddr>, u16); 1] = [(None, 5060)];
 const INVITE: &[u8] = b"INVITE sip:bob@example.com SIP/2.0 rtx=2\r\nTo: <sip:bob@example.com>\r\n\r\n";
@@ -126,4 +128,68 @@ fn files_that_cannot_be_read_say_why() {
     for path in [text, cooked, cut, long] {
         std::fs::remove_file(path).expect("remove");
     }
+}
+
+/// What `--reply` says to a message, with a configuration or without.
+fn reply(message: &[u8], config: Option<&str>) -> serde_json::Value {
+    let path = file("reply.sip", message);
+    let packet = collect(&path).expect("read").remove(0);
+    std::fs::remove_file(path).expect("remove");
+    let config = config.map(|text| Config::parse("test.toml", text).expect("valid"));
+    let answer = Replies::new(config.as_ref(), &ENDPOINTS, Seed(SEED)).answer(&packet);
+    serde_json::to_value(&answer).expect("JSON")
+}
+
+/// Long enough for a reply with everything.
+const REGISTER: &str = "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP pc;rport;oc;oc-algo=\"loss\"\r\n\
+    From: <sip:a@example.com>;tag=1\r\nTo: <sip:a@example.com>\r\nCall-ID: 1\r\nCSeq: 1 REGISTER\r\n\
+    User-Agent: a telephone with a very long name indeed\r\nContact: <sip:a@198.51.100.1>\r\n\
+    Allow: INVITE, ACK, CANCEL, BYE, OPTIONS\r\n\r\n";
+
+#[test]
+fn the_reply_is_the_one_that_the_worker_would_send() {
+    let answer = reply(REGISTER.as_bytes(), None);
+    assert_eq!(answer["to"], "198.51.100.1:5060");
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.starts_with("SIP/2.0 503 Service Unavailable\r\nVia: SIP/2.0/UDP pc;rport=5060;"), "{text}");
+    assert!(text.contains(";oc=50;oc-algo=\"loss\";oc-validity=500;oc-seq=0.00001\r\n"), "{text}");
+    assert!(answer.get("left_out").is_none(), "{answer}");
+    let short =
+        REGISTER.replace("Allow: INVITE, ACK, CANCEL, BYE, OPTIONS\r\n", "").replace(" very long", "");
+    assert_eq!(reply(short.as_bytes(), None)["left_out"], "overload_control");
+}
+
+#[test]
+fn the_reply_follows_the_configuration() {
+    let config = "interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n\
+                  [service.main.gate]\nadmit = 0.1\n[service.main.reply]\nretry_after_register = [40, 40]\n\
+                  [service.main.reply.peers]\n\"198.51.100.0/24\" = 480\n";
+    let answer = reply(REGISTER.as_bytes(), Some(config));
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.starts_with("SIP/2.0 480 Temporarily Unavailable\r\n"), "{text}");
+    assert!(text.contains(";oc=90;") && text.contains("\r\nRetry-After: 40\r\n"), "{text}");
+    let silent = reply(REGISTER.as_bytes(), Some(&config.replace("= 480", "= 0")));
+    assert_eq!(silent, serde_json::json!({ "none": "silent_by_choice" }));
+}
+
+#[test]
+fn what_gets_no_reply_says_why() {
+    let none = |message: &str| reply(message.as_bytes(), None)["none"].clone();
+    assert_eq!(none(&REGISTER.replacen("REGISTER", "ACK", 1)), "never_shed");
+    assert_eq!(
+        none(&REGISTER.replace("To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=2")),
+        "never_shed"
+    );
+    assert_eq!(none("SIP/2.0 200 OK\r\n\r\n"), "not_a_request");
+    assert_eq!(none("\r\n\r\n"), "not_a_request");
+    assert_eq!(none("no SIP at all"), "not_a_request");
+    assert_eq!(none(&REGISTER.replace("Call-ID", "X")), "missing_header");
+    assert_eq!(none(&REGISTER.replace("pc;rport", "pc;maddr=192.0.2.99")), "foreign_maddr");
+    assert_eq!(
+        none("OPTIONS a SIP/2.0\r\nv: SIP/2.0/UDP b\r\nf: a\r\nt: b\r\ni: 1\r\nCSeq: 1 OPTIONS\r\n\r\n"),
+        "longer_than_request"
+    );
+    let mut replies = Replies::new(None, &ENDPOINTS, Seed(SEED));
+    let not_guarded = serde_json::to_value(replies.answer(&[0; 20])).expect("JSON");
+    assert_eq!(not_guarded, serde_json::json!({ "none": "not_guarded" }));
 }
