@@ -356,7 +356,7 @@ pub struct Reply {
     /// Most replies per second and worker; beyond it the shed ones are dropped silently. Default 50000.
     pub rate: u32,
     /// Most replies per second and worker to one address (IPv6: to one /64), and as many at once: senders may be forged,
-    /// and nobody shall be flooded in our name. Default 100.
+    /// and nobody shall be flooded in our name. Default 5000: a trunk far above capacity is still answered.
     pub per_destination: u32,
     /// Retry-After in replies to REGISTER: seconds from and to, by chance within. Default none.
     pub retry_after_register: Option<[u32; 2]>,
@@ -371,7 +371,7 @@ impl Default for Reply {
         Self {
             code: 503,
             rate: 50_000,
-            per_destination: 100,
+            per_destination: 5000,
             retry_after_register: None,
             oc_validity: Span::from_millis(500),
             peers: BTreeMap::new(),

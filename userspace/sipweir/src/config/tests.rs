@@ -236,7 +236,7 @@ fn peers_have_a_code_or_a_table() {
          \"2001:db8::/32\" = {{ code = 0 }}\n"
     );
     let reply = Config::parse("test.toml", &text).expect("valid").service["main"].reply.clone();
-    assert_eq!((reply.code, reply.per_destination, reply.retry_after_register), (503, 100, Some([30, 90])));
+    assert_eq!((reply.code, reply.per_destination, reply.retry_after_register), (503, 5000, Some([30, 90])));
     assert_eq!(reply.oc_validity.nanos(), 1_000_000_000);
     let peer = |code, per_destination| Peer { code, per_destination };
     assert_eq!(reply.peers["10.0.0.0/8"], peer(Some(480), None));
