@@ -21,7 +21,7 @@ use crate::params::{find_tag, trim_space};
 use crate::refusal::{ControlGiven, NoReply, Refusal, Reply, ReplyLine};
 use crate::reply_writer::Writer;
 use crate::start_line::{StartLine, StartLineKind};
-use crate::tag::{TagInput, tag_of};
+use crate::tag::{TAG_LEN, TagInput, tag_of};
 use crate::txn::{Seed, canonical_parts};
 use crate::via::{TopVia, parse_address};
 
@@ -192,8 +192,15 @@ pub fn is_ack_of_own_reply(datagram: &[u8], seed: &Seed) -> bool {
     let lines = HeaderLines::new(&datagram[start_line.headers_offset..]);
     Essentials::find(lines).is_ok_and(|essentials| {
         let own = tag_of(essentials.tag_input().mac(seed));
-        find_tag(essentials.to.value).is_some_and(|tag| tag.eq_ignore_ascii_case(&own))
+        let tag = find_tag(essentials.to.value).or_else(|| last_tag(essentials.to.value));
+        tag.is_some_and(|tag| tag.eq_ignore_ascii_case(&own))
     })
+}
+
+/// The tag as `write_to` appends it, for a value so broken that no tag is found in it, before or after: an address
+/// whose `<` never closes takes all that follows for its own.
+fn last_tag(to: &[u8]) -> Option<&[u8]> {
+    to.last_chunk::<{ TAG_LEN + 5 }>().and_then(|end| end.strip_prefix(b";tag="))
 }
 
 fn can_be_replied_to(source: SocketAddr) -> bool {

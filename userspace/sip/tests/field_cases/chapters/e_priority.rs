@@ -19,6 +19,18 @@ fn case_41_the_ack_to_our_own_refusal_is_known_and_nobody_elses_is() {
 }
 
 #[test]
+fn case_41_the_ack_is_known_however_broken_the_to_of_its_request() {
+    for to in
+        ["<sip:desk@pbx.example", "\"desk <sip:desk@pbx.example>", "<<>", "a;x=\"", "<sip:a;tag=1", ";;"]
+    {
+        let invite = plain_invite().replace("To: <sip:desk@pbx.example>", &format!("To: {to}"));
+        let (reply, _) = reply_to(&invite, "198.51.100.4:5060").unwrap();
+        assert!(reply.contains(&format!("To: {to};tag=")), "{reply}");
+        assert!(is_ack_of_own_reply(ack_to(&invite, &reply).as_bytes(), &SEED), "{to}");
+    }
+}
+
+#[test]
 fn case_42_an_ack_to_the_servers_answer_goes_to_the_server_and_is_never_answered() {
     let invite = plain_invite();
     let of_server = "SIP/2.0 486 Busy Here\r\nTo: <sip:desk@pbx.example>;tag=server1\r\n\r\n";
