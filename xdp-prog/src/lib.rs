@@ -44,5 +44,5 @@ pub use error::Error;
 pub use load::Classifier;
 pub use meta::Meta;
 pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, LINK_ADDRESSES_MAX, ServiceAddress, Settings};
-pub use test_run::{Action, TestRun};
+pub use test_run::{Action, BareRun, TestRun};
 pub use yardstick::Yardstick;

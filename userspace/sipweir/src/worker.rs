@@ -150,7 +150,7 @@ impl Worker {
                 break;
             }
         }
-        self.finish()
+        self.finish(clock::now())
     }
 
     /// One turn of the loop. True when something moved, so that another turn is worth while at once.
@@ -382,8 +382,8 @@ impl Worker {
     }
 
     /// Answers the originals that could not be served in time, lets go of the rest and closes the hand-off.
-    fn finish(mut self) -> u32 {
-        let now_ns = clock::now();
+    /// Returns the number of frames that are still outstanding.
+    pub fn finish(mut self, now_ns: u64) -> u32 {
         self.now_ns = now_ns;
         for arrived in std::mem::take(&mut self.held) {
             self.enqueue(arrived, Queue::Control, now_ns);
