@@ -12,12 +12,19 @@ use crate::probe;
 #[derive(Debug)]
 pub(crate) struct Cargo {
     arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Cargo {
     /// A call with these arguments.
     pub(crate) fn new<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Self {
-        Self { arguments: arguments.into_iter().map(Into::into).collect() }
+        Self { arguments: arguments.into_iter().map(Into::into).collect(), environment: Vec::new() }
+    }
+
+    /// With an environment variable.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
     }
 
     /// More arguments, behind those given so far.
@@ -50,6 +57,7 @@ impl Cargo {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.args(&self.arguments).current_dir(workspace_root()).env("PATH", probe::search_path()?);
+        command.envs(self.environment);
         command.stdin(Stdio::inherit()).stdout(stdout).stderr(Stdio::inherit());
         let output = command.output().with_context(|| format!("cannot start `cargo {shown}`"))?;
         if !output.status.success() {

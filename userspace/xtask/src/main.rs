@@ -9,6 +9,7 @@
 mod cargo;
 mod command;
 mod format;
+mod fuzz;
 mod kernel;
 mod packages;
 mod probe;
@@ -58,7 +59,10 @@ enum Command {
     Verify,
     /// The XDP program's verdict tests on Debian 12's kernel (Linux 6.1), in an emulated machine; x86-64 only.
     Kernel,
-    /// What CI runs: setup, fmt --check, lint, test, kernel.
+    /// Hostile input: the XDP program against the classifier of user space over ten million messages, or with
+    /// --targets the coverage-guided fuzz targets.
+    Fuzz(fuzz::Options),
+    /// What CI runs: setup, fmt --check, lint, test, the fuzz targets for some seconds, kernel.
     Ci,
 }
 
@@ -81,11 +85,13 @@ fn run(command: Command) -> Result<()> {
         Command::Lint => lint(),
         Command::Verify => verify(),
         Command::Kernel => kernel::run(),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Ci => {
             setup()?;
             fmt(true)?;
             lint()?;
             test(&["--no-fail-fast".to_owned()])?;
+            fuzz::run_targets(fuzz::SECONDS_IN_CI)?;
             if kernel::POSSIBLE { kernel::run() } else { Ok(()) }
         }
     }
@@ -131,7 +137,7 @@ fn verify() -> Result<()> {
     cargo::Cargo::new(["run", "--release", "--package", "sipweir-xdp-prog", "--example", "cost"]).run()
 }
 
-fn need_root(why: &str) -> Result<()> {
+pub(crate) fn need_root(why: &str) -> Result<()> {
     if !probe::is_root()? {
         bail!("this needs root: {why}. Run it as root (sudo -E env \"PATH=$PATH\" cargo xtask …)");
     }
