@@ -5,6 +5,7 @@
 use afxdp::{PortConfig, UmemConfig};
 use overload::{GateConfig, HystereticConfig, Threshold};
 use sip::{Checksum, Class, Method, Services, classify, parse_packet, verdict_of, verify_udp};
+use sipweir::config::Reply;
 use sipweir::counters::Outcome;
 
 use super::bytes::Bytes;
@@ -66,7 +67,7 @@ fn setup(bytes: &mut Bytes<'_>) -> Setup {
         queue_target: 1 + u32::from(kind >> 5),
         max_wait_ns: 40 * MS,
         rate_per_s: 200.0,
-        reply: (kind & 8 == 0).then_some(503),
+        reply: Reply { code: if kind & 8 == 0 { 503 } else { 0 }, ..Reply::default() },
         // Few, so that transactions are evicted too.
         buckets: if kind & 16 == 0 { 2 } else { 64 },
         port,
