@@ -151,4 +151,7 @@ struct packet_meta {
 #define SERVICES_MAX 64
 #define QUEUES_MAX   64
 
+/* The guarded device and what is stacked on it; a device can carry 4094 VLANs. */
+#define SIDE_DOOR_DEVICES_MAX 4096
+
 #endif

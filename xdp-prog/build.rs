@@ -11,14 +11,15 @@ use std::process::{Command, ExitCode};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Name of a program; its source is `NAME.bpf.c`.
-const PROGRAMS: [&str; 2] = ["classifier", "yardstick"];
-const HEADERS: [&str; 11] = [
+const PROGRAMS: [&str; 3] = ["classifier", "side_door", "yardstick"];
+const HEADERS: [&str; 12] = [
     "abi.h",
     "headers.h",
     "maps.h",
     "message.h",
     "parsing.h",
     "request_uri.h",
+    "services.h",
     "start_line.h",
     "tokens.h",
     "transactions.h",

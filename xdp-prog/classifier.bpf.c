@@ -20,6 +20,7 @@
 
 #include "abi.h"
 #include "maps.h"
+#include "services.h"
 #include "parsing.h"
 #include "words.h"
 #include "start_line.h"
@@ -98,30 +99,6 @@ static __always_inline enum reason check_link(const struct flow *flow)
 			return REASON_VLAN_NOT_OURS;
 	}
 	return 0;
-}
-
-/* The service of a local address and port: the exact address wins over "any". False: none. */
-static __always_inline _Bool find_service(const struct flow *flow, __u32 *service)
-{
-	struct service_key key = {.port = flow->port, .family = flow->family};
-	__u32 *index = 0;
-
-	if (!(service_ports[flow->port / 64] >> (flow->port % 64) & 1))
-		return 0;
-	if (flow->family == FAMILY_IPV4 ? has_exact_v4 : has_exact_v6) {
-		key.address[0] = flow->destination[0];
-		key.address[1] = flow->destination[1];
-		index = bpf_map_lookup_elem(&services, &key);
-	}
-	if (!index && has_any_address) {
-		key.address[0] = key.address[1] = 0;
-		key.family = FAMILY_ANY;
-		index = bpf_map_lookup_elem(&services, &key);
-	}
-	if (!index)
-		return 0;
-	*service = *index;
-	return 1;
 }
 
 /* Reads the gate word once. A queue outside the table has no worker, and no gate. */
@@ -286,7 +263,7 @@ int sipweir(struct xdp_md *ctx)
 	reason = parse_headers(&cursor, &flow);
 	if (reason)
 		return pass(class_of(reason), reason);
-	if (!find_service(&flow, &service))
+	if (!service_at(flow.destination, flow.port, flow.family, &service))
 		return pass(CLASS_FOREIGN, REASON_NO_SERVICE);
 	reason = check_link(&flow);
 	if (!reason)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * What the program is told and what it tells: settings (read-only after load), the service table, the gate
- * words, the sockets and the counters. Every map has one sentence on what it is keyed by and for;
- * src/settings.rs and src/load.rs are the only writers of the settings and of the service table.
+ * What the program is told and what it tells: settings (read-only after load), the gate words, the sockets and
+ * the counters; the service table is in services.h. Every map has one sentence on what it is keyed by and for;
+ * src/settings.rs and src/load.rs are the only writers of the settings.
  */
 #ifndef SIPWEIR_MAPS_H
 #define SIPWEIR_MAPS_H
@@ -17,15 +17,6 @@
 
 /* Secret of the transaction hash; words 2 and 3 become the multipliers of its lanes (txn.h). */
 const volatile __u64 seed[4];
-
-/* One bit a UDP port, in host byte order: set if any service uses that port. Most foreign packets end here.
- */
-const volatile __u64 service_ports[65536 / 64];
-
-/* Which kinds of key the service table holds, so that no useless look-up is made. */
-const volatile __u8 has_exact_v4;
-const volatile __u8 has_exact_v6;
-const volatile __u8 has_any_address;
 
 /* Bit n: service n owes a reply to what its gate sheds. */
 const volatile __u64 reply_owed;
@@ -59,27 +50,6 @@ const volatile __u8 link_addresses_count;
 /* Whether VLANs are checked, and one bit for each that is taken. */
 const volatile __u8 vlans_checked;
 const volatile __u64 vlans_taken[4096 / 64];
-
-/* Families of a service key. */
-#define FAMILY_ANY  0
-#define FAMILY_IPV4 4
-#define FAMILY_IPV6 6
-
-/* A multiple of four bytes long, which is the kernel's fast path for hashing keys. */
-struct service_key {
-	__u64 address[2]; /* network byte order, IPv4 as ::ffff:a.b.c.d; zero for FAMILY_ANY */
-	__u16 port;	  /* host byte order */
-	__u16 family;
-	__u32 zero;
-};
-
-/* Keyed by local address and port: the index of the service. Filled before the program is attached. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SERVICES_MAX);
-	__type(key, struct service_key);
-	__type(value, __u32);
-} services SEC(".maps");
 
 /*
  * Index service * QUEUES_MAX + RX queue: the gate word (abi.h). A map of its own, so that a worker can map

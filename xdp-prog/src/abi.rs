@@ -12,6 +12,8 @@ pub const RINGS: usize = 4;
 pub const SERVICES_MAX: usize = 64;
 /// NIC queues that one program serves.
 pub const QUEUES_MAX: usize = 64;
+/// Devices whose datagrams come by the side door.
+pub const SIDE_DOOR_DEVICES_MAX: usize = 4096;
 
 /// Slots of a bucket of the transaction table, each a 64-bit word.
 pub const SLOTS: usize = 8;

@@ -9,6 +9,9 @@
 //!                        └  test_run(packet)                one packet through the loaded program, explained
 //! ```
 //!
+//! [`SideDoor`] is a second, small program for what the classifier lets pass because only the kernel can make one
+//! datagram of it.
+//!
 //! The decision itself is in `classifier.bpf.c`, which reads as the decision; what the two sides share is in `abi.h`.
 //! Numbers stay numbers here: the enums of class, verdict and reason live in `sipweir-sip`, which this crate does not
 //! depend on; `tests/abi.rs` holds them together.
@@ -34,6 +37,7 @@ mod link;
 mod load;
 mod meta;
 mod settings;
+mod side_door;
 mod skeleton;
 mod test_run;
 mod yardstick;
@@ -44,5 +48,6 @@ pub use error::Error;
 pub use load::Classifier;
 pub use meta::Meta;
 pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, LINK_ADDRESSES_MAX, ServiceAddress, Settings};
+pub use side_door::{Family, SideDoor, SideDoorAttached, SideDoorCounterReader, SideDoorCounters};
 pub use test_run::{Action, BareRun, TestRun};
 pub use yardstick::Yardstick;

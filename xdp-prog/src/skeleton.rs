@@ -12,6 +12,11 @@
 
 include!(concat!(env!("OUT_DIR"), "/classifier.skel.rs"));
 
+/// The side door's.
+pub(crate) mod side_door {
+    include!(concat!(env!("OUT_DIR"), "/side_door.skel.rs"));
+}
+
 /// The yardstick's.
 pub(crate) mod yardstick {
     include!(concat!(env!("OUT_DIR"), "/yardstick.skel.rs"));

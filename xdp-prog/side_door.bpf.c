@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+/*
+ * The side door: datagrams that the classifier has let pass, because only the kernel can make one datagram of
+ * their packets (fragments, IPv4 options, extension headers, packets larger than a frame, tunnels), reach
+ * sipweir by a socket instead of the server past the gate.
+ *
+ * The kernel runs this program in a network namespace whenever it looks for the socket of a datagram. A
+ * datagram to a service that came by a guarded device gets sipweir's own socket; every other look-up goes on
+ * as if the program were not there. What sipweir hands over comes by the hand-off device, which is not
+ * guarded, so it ends at the server. Without socket or program the server gets everything: fail open.
+ *
+ * What the kernel finds before it asks: a socket that is connected to the sender (udp4_lib_lookup2,
+ * net/ipv4/udp.c). Whom a server has connected a socket to, sipweir does not guard against by this door.
+ */
+#include <linux/bpf.h>
+#include <linux/in.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+#include "services.h"
+
+/* <linux/socket.h> does not have these for BPF. */
+#define AF_INET	 2
+#define AF_INET6 10
+
+/* Slots of the socket map. */
+#define SLOT_IPV4 0
+#define SLOT_IPV6 1
+#define SLOTS	  2
+
+/* What became of a look-up. src/side_door.rs names them in this order. */
+enum side_door_outcome {
+	SIDE_DOOR_ASSIGNED = 0,	 /* sipweir's socket gets the datagram */
+	SIDE_DOOR_NO_SOCKET = 1, /* sipweir has no socket of that family: the server gets it */
+	SIDE_DOOR_REFUSED = 2,	 /* the kernel refused the socket, or another program has chosen one */
+	SIDE_DOOR_OUTCOMES = 3,
+};
+
+/* Keyed by interface index: the guarded device and those stacked on it. The value means nothing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SIDE_DOOR_DEVICES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} side_door_devices SEC(".maps");
+
+/* One UDP socket a family. A socket that is closed leaves its slot by itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} side_door_sockets SEC(".maps");
+
+struct side_door_counts {
+	__u64 lookups[SIDE_DOOR_OUTCOMES];
+};
+
+/* One entry: look-ups for a service from a guarded device, by outcome. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct side_door_counts);
+} side_door_counters SEC(".maps");
+
+/* Atomic, unlike the classifier's: a look-up on behalf of a process can be interrupted by one of a packet. */
+static __always_inline int pass(enum side_door_outcome outcome)
+{
+	__u32 first = 0;
+	struct side_door_counts *counts = bpf_map_lookup_elem(&side_door_counters, &first);
+
+	if (counts)
+		__sync_fetch_and_add(&counts->lookups[outcome], 1);
+	return SK_PASS;
+}
+
+static __always_inline _Bool is_for_service(struct bpf_sk_lookup *ctx)
+{
+	union {
+		__u32 words[4];
+		__u64 halves[2];
+	} address = {.words = {0, 0, bpf_htonl(0xffff), 0}};
+	__u32 service;
+
+	if (ctx->family == AF_INET) {
+		address.words[3] = ctx->local_ip4;
+		return service_at(address.halves, ctx->local_port, FAMILY_IPV4, &service);
+	}
+	address.words[0] = ctx->local_ip6[0];
+	address.words[1] = ctx->local_ip6[1];
+	address.words[2] = ctx->local_ip6[2];
+	address.words[3] = ctx->local_ip6[3];
+	return service_at(address.halves, ctx->local_port, FAMILY_IPV6, &service);
+}
+
+SEC("sk_lookup")
+int side_door(struct bpf_sk_lookup *ctx)
+{
+	__u32 device = ctx->ingress_ifindex, slot = ctx->family == AF_INET6 ? SLOT_IPV6 : SLOT_IPV4;
+	struct bpf_sock *socket;
+	long refused;
+
+	if (ctx->protocol != IPPROTO_UDP || !is_service_port(ctx->local_port))
+		return SK_PASS;
+	if (!bpf_map_lookup_elem(&side_door_devices, &device) || !is_for_service(ctx))
+		return SK_PASS;
+	socket = bpf_map_lookup_elem(&side_door_sockets, &slot);
+	if (!socket)
+		return pass(SIDE_DOOR_NO_SOCKET);
+	refused = bpf_sk_assign(ctx, socket, 0);
+	bpf_sk_release(socket);
+	return pass(refused ? SIDE_DOOR_REFUSED : SIDE_DOOR_ASSIGNED);
+}
+
+/* As the classifier's. */
+char program_license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,226 @@
+//! The side door's program (`side_door.bpf.c`): loading it, giving it sockets and devices, putting it into a network
+//! namespace, reading its counters.
+//!
+//! It is independent of the classifier but for the service table, whose meaning the two share (`services.h`). Not here:
+//! what is done with the datagrams.
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+
+use crate::abi::SIDE_DOOR_DEVICES_MAX;
+use crate::settings::service_key;
+use crate::skeleton::side_door::{SideDoorSkel, SideDoorSkelBuilder};
+use crate::{Error, Settings};
+
+/// What became of the look-ups for a service from a guarded device, in the order of `enum side_door_outcome`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SideDoorCounters {
+    /// The datagram went to our socket.
+    pub assigned: u64,
+    /// We had no socket of that family; the server got it.
+    pub no_socket: u64,
+    /// The kernel refused our socket, or another program had chosen one.
+    pub refused: u64,
+}
+
+/// A family of addresses, each with a socket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Slot 0.
+    Ipv4,
+    /// Slot 1.
+    Ipv6,
+}
+
+/// The program in the kernel. It does nothing before it is attached.
+pub struct SideDoor {
+    skeleton: SideDoorSkel<'static>,
+}
+
+impl std::fmt::Debug for SideDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SideDoor")
+    }
+}
+
+/// The program in a network namespace. Dropping it takes the program out, as the end of the process does.
+#[must_use = "dropping it closes the side door"]
+pub struct SideDoorAttached {
+    _link: Link,
+}
+
+impl std::fmt::Debug for SideDoorAttached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SideDoorAttached")
+    }
+}
+
+impl SideDoor {
+    /// Loads the program for the services of `settings` and the devices with these indexes. As for the classifier, the
+    /// place of libbpf's object is never freed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`], [`Error::OutOfTable`] with too many devices, [`Error::NotPermitted`], [`Error::NoMemory`],
+    /// [`Error::Kernel`].
+    pub fn load(settings: &Settings, devices: &[u32]) -> Result<Self, Error> {
+        settings.check()?;
+        if devices.len() > SIDE_DOOR_DEVICES_MAX {
+            let (index, limit) = (devices.len(), SIDE_DOOR_DEVICES_MAX);
+            return Err(Error::OutOfTable { what: "device number", index, limit });
+        }
+        let failed = |action: &str, error: &libbpf_rs::Error| Error::from_libbpf(action, error);
+        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SideDoorSkelBuilder::default()
+            .open(place)
+            .map_err(|error| failed("opening the side door's program", &error))?;
+        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| Error::Kernel {
+            action: "mapping the side door's read-only data".to_owned(),
+            source: std::io::Error::from(std::io::ErrorKind::Unsupported),
+        })?;
+        rodata.service_ports = settings.port_bitmap();
+        rodata.has_exact_v4 = settings.has_exact_v4().into();
+        rodata.has_exact_v6 = settings.has_exact_v6().into();
+        rodata.has_any_address = settings.has_any_address().into();
+        let skeleton = open.load().map_err(|error| failed("loading the side door's program", &error))?;
+        for (index, service) in (0_u32..).zip(&settings.services) {
+            let key = service_key(service).bytes();
+            let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
+            entered.map_err(|error| failed("entering a service at the side door", &error))?;
+        }
+        for device in devices {
+            let entered =
+                skeleton.maps.side_door_devices.update(&device.to_ne_bytes(), &[0; 4], MapFlags::ANY);
+            entered.map_err(|error| failed("entering a device at the side door", &error))?;
+        }
+        Ok(Self { skeleton })
+    }
+
+    /// Makes this bound UDP socket the one of its family. When it is closed, the slot empties itself.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about the socket: `EOPNOTSUPP` if it is not bound.
+    pub fn set_socket(&self, family: Family, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let slot = (family as u32).to_ne_bytes();
+        let entered = self.skeleton.maps.side_door_sockets.update(&slot, &value, MapFlags::ANY);
+        entered.map_err(|error| Error::from_libbpf("entering the side door's socket", &error))
+    }
+
+    /// Opens the door: the kernel asks the program in the network namespace of the calling thread from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotPermitted`]; [`Error::Kernel`] if 64 programs are there already.
+    pub fn attach(&self) -> Result<SideDoorAttached, Error> {
+        let action = "attaching the side door to the network namespace";
+        let namespace = File::open("/proc/thread-self/ns/net")
+            .map_err(|source| Error::System { action: action.to_owned(), source })?;
+        let link = self.skeleton.progs.side_door.attach_netns(namespace.as_raw_fd());
+        let link = link.map_err(|error| Error::from_libbpf(action, &error))?;
+        Ok(SideDoorAttached { _link: link })
+    }
+
+    /// A reader of the counters for another thread.
+    ///
+    /// # Errors
+    ///
+    /// No free descriptor.
+    pub fn counter_reader(&self) -> Result<SideDoorCounterReader, Error> {
+        let map = MapHandle::try_from(&self.skeleton.maps.side_door_counters)
+            .map_err(|error| Error::from_libbpf("duplicating the side door's counters", &error))?;
+        Ok(SideDoorCounterReader { map })
+    }
+
+    /// One look-up through the loaded program, as for a datagram from device 0: the kernel's test run has no other. The
+    /// cookie (`SO_COOKIE`) of the socket that was chosen, or none.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says: addresses of two families are invalid.
+    pub fn test_run(&self, source: SocketAddr, destination: SocketAddr) -> Result<Option<u64>, Error> {
+        let mut context_in = context(source, destination);
+        let mut context_out = [0; CONTEXT_LEN];
+        let input = ProgramInput {
+            context_in: Some(&mut context_in),
+            context_out: Some(&mut context_out),
+            ..Default::default()
+        };
+        let output = self.skeleton.progs.side_door.test_run(input);
+        let output = output.map_err(|error| Error::from_libbpf("test run of the side door", &error))?;
+        if output.return_value != SK_PASS {
+            return Err(Error::TestRun(format!("the side door returned {}", output.return_value)));
+        }
+        let cookie = context_out.first_chunk().map_or(0, |cookie| u64::from_ne_bytes(*cookie));
+        Ok((cookie != 0).then_some(cookie))
+    }
+
+    /// The descriptor of the program.
+    #[must_use]
+    pub fn program_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.progs.side_door.as_fd()
+    }
+}
+
+/// Reads the counters from any thread.
+#[derive(Debug)]
+pub struct SideDoorCounterReader {
+    map: MapHandle,
+}
+
+impl SideDoorCounterReader {
+    /// A snapshot, summed over CPUs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusal; there is no reason for one.
+    pub fn read(&self) -> Result<SideDoorCounters, Error> {
+        let tables = self
+            .map
+            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::from_libbpf("reading the side door's counters", &error))?;
+        let mut sums = [0_u64; OUTCOMES];
+        for table in tables.unwrap_or_default() {
+            for (sum, word) in sums.iter_mut().zip(table.as_chunks::<8>().0) {
+                *sum += u64::from_ne_bytes(*word);
+            }
+        }
+        let [assigned, no_socket, refused] = sums;
+        Ok(SideDoorCounters { assigned, no_socket, refused })
+    }
+}
+
+/// `SIDE_DOOR_OUTCOMES`.
+const OUTCOMES: usize = 3;
+/// The look-up goes on, with the chosen socket if there is one (linux/bpf.h).
+const SK_PASS: u32 = 1;
+/// Bytes of `struct bpf_sk_lookup` (linux/bpf.h).
+const CONTEXT_LEN: usize = 72;
+// Of <linux/socket.h> and <linux/in.h>.
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const IPPROTO_UDP: u32 = 17;
+
+/// A `struct bpf_sk_lookup`: cookie, family, protocol, remote address (4, 16), remote port, local address (4, 16), local
+/// port, device.
+fn context(source: SocketAddr, destination: SocketAddr) -> [u8; CONTEXT_LEN] {
+    let mut bytes = [0; CONTEXT_LEN];
+    let family = if destination.is_ipv4() { AF_INET } else { AF_INET6 };
+    bytes[8..12].copy_from_slice(&family.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&IPPROTO_UDP.to_ne_bytes());
+    for (address, at) in [(source, 16), (destination, 40)] {
+        match address {
+            SocketAddr::V4(address) => bytes[at..at + 4].copy_from_slice(&address.ip().octets()),
+            SocketAddr::V6(address) => bytes[at + 4..at + 20].copy_from_slice(&address.ip().octets()),
+        }
+    }
+    bytes[36..38].copy_from_slice(&source.port().to_be_bytes());
+    bytes[60..64].copy_from_slice(&u32::from(destination.port()).to_ne_bytes());
+    bytes
+}
