@@ -154,4 +154,7 @@ struct packet_meta {
 /* The guarded device and what is stacked on it; a device can carry 4094 VLANs. */
 #define SIDE_DOOR_DEVICES_MAX 4096
 
+/* The host's own addresses. */
+#define SIDE_DOOR_LOCALS_MAX 16384
+
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * What the program is told and what it tells: settings (read-only after load), the gate words, the sockets and
- * the counters; the service table is in services.h. Every map has one sentence on what it is keyed by and for;
- * src/settings.rs and src/load.rs are the only writers of the settings.
+ * What the program is told and what it tells: settings (read-only after load), the gate words, the sockets
+ * and the counters; the service table is in services.h. Every map has one sentence on what it is keyed by and
+ * for; src/settings.rs and src/load.rs are the only writers of the settings.
  */
 #ifndef SIPWEIR_MAPS_H
 #define SIPWEIR_MAPS_H

@@ -9,6 +9,10 @@
  * as if the program were not there. What sipweir hands over comes by the hand-off device, which is not
  * guarded, so it ends at the server. Without socket or program the server gets everything: fail open.
  *
+ * What the host sends to itself is not guarded. The kernel names for it the device that owns the address and
+ * not loopback (ip_route_output_key_hash_rcu, net/ipv4/route.c), so it is told apart by its source: one of
+ * the host's own addresses.
+ *
  * What the kernel finds before it asks: a socket that is connected to the sender (udp4_lib_lookup2,
  * net/ipv4/udp.c). Whom a server has connected a socket to, sipweir does not guard against by this door.
  */
@@ -45,6 +49,15 @@ struct {
 	__type(value, __u32);
 } side_door_devices SEC(".maps");
 
+/* Keyed by address, IPv4 as ::ffff:a.b.c.d: the host's own. The value means nothing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SIDE_DOOR_LOCALS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64[2]);
+	__type(value, __u32);
+} side_door_locals SEC(".maps");
+
 /* One UDP socket a family. A socket that is closed leaves its slot by itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
@@ -76,12 +89,14 @@ static __always_inline int pass(enum side_door_outcome outcome)
 	return SK_PASS;
 }
 
+union address {
+	__u32 words[4];
+	__u64 halves[2];
+};
+
 static __always_inline _Bool is_for_service(struct bpf_sk_lookup *ctx)
 {
-	union {
-		__u32 words[4];
-		__u64 halves[2];
-	} address = {.words = {0, 0, bpf_htonl(0xffff), 0}};
+	union address address = {.words = {0, 0, bpf_htonl(0xffff), 0}};
 	__u32 service;
 
 	if (ctx->family == AF_INET) {
@@ -95,6 +110,24 @@ static __always_inline _Bool is_for_service(struct bpf_sk_lookup *ctx)
 	return service_at(address.halves, ctx->local_port, FAMILY_IPV6, &service);
 }
 
+/* Whether the host itself is the sender; all of 127.0.0.0/8 is. */
+static __always_inline _Bool is_from_here(struct bpf_sk_lookup *ctx)
+{
+	union address address = {.words = {0, 0, bpf_htonl(0xffff), 0}};
+
+	if (ctx->family == AF_INET) {
+		address.words[3] = ctx->remote_ip4;
+		if ((address.words[3] & bpf_htonl(0xff000000)) == bpf_htonl(0x7f000000))
+			return 1;
+	} else {
+		address.words[0] = ctx->remote_ip6[0];
+		address.words[1] = ctx->remote_ip6[1];
+		address.words[2] = ctx->remote_ip6[2];
+		address.words[3] = ctx->remote_ip6[3];
+	}
+	return bpf_map_lookup_elem(&side_door_locals, &address) != 0;
+}
+
 SEC("sk_lookup")
 int side_door(struct bpf_sk_lookup *ctx)
 {
@@ -104,7 +137,7 @@ int side_door(struct bpf_sk_lookup *ctx)
 
 	if (ctx->protocol != IPPROTO_UDP || !is_service_port(ctx->local_port))
 		return SK_PASS;
-	if (!bpf_map_lookup_elem(&side_door_devices, &device) || !is_for_service(ctx))
+	if (!bpf_map_lookup_elem(&side_door_devices, &device) || !is_for_service(ctx) || is_from_here(ctx))
 		return SK_PASS;
 	socket = bpf_map_lookup_elem(&side_door_sockets, &slot);
 	if (!socket)

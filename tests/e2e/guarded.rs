@@ -175,7 +175,7 @@ fn answer_to(topology: &Topology, padding: usize) -> String {
 }
 
 #[test]
-fn fragments_and_packets_larger_than_a_frame_reach_the_server_through_the_kernel() {
+fn fragments_and_packets_larger_than_a_frame_reach_the_server_through_the_side_door() {
     let topology = Topology::new(&LinkPlan { mtu: 2500, ..LinkPlan::default() });
     let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
     let mut sipweir = guard(&topology);
@@ -184,6 +184,7 @@ fn fragments_and_packets_larger_than_a_frame_reach_the_server_through_the_kernel
         let packets = kernel_packets(&sipweir.status(), Some(class));
         assert!(packets > 0, "{class}: {:#}", sipweir.status());
     }
+    assert_eq!(sipweir.number("/side_door/received"), 2);
     assert_eq!(answer_to(&topology, 100), "SIP/2.0 200 OK");
     end(sipweir, &topology);
 }

@@ -4,10 +4,11 @@
 //! |---|---|---|
 //! | `namespaces` | any | what a test makes is gone after it, also when it panics |
 //! | `commands` | – | `classify`, `check` and `demo` as a user calls them |
-//! | `guarded` | callers – sipweir – server | the main job: best at 3 × the load, priority over copies, fail open by class, server gone |
+//! | `guarded` | callers – sipweir – server | the main job: best at 3 × the load, priority over copies, server gone |
 //! | `stacks` | callers – sipweir – server (– phones) | Kamailio as registrar and proxy, Sofia-SIP: admitted calls complete at 3 × the load |
 //! | `transactions` | client – sipweir – server, byte for byte | refused: one answer, one ACK, nothing at the server; handed over: the server repairs a lost answer |
 //! | `starvation` | callers, flooder – sipweir – slow server | floods of keep-alives, of what is no SIP, and of forged BYEs take nothing from calls below capacity |
+//! | `side_door` | callers – sipweir – server | fragments, options and stacked devices pass the gate too |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -22,6 +23,7 @@ mod failures;
 mod guard;
 mod guarded;
 mod namespaces;
+mod side_door;
 mod stacks;
 mod starvation;
 mod topology;

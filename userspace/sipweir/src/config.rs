@@ -121,7 +121,7 @@ pub enum Idle {
 pub struct Frames {
     /// Frames per queue. Memory per queue is `count * size`. Too few: start is refused with the sum.
     pub count: u32,
-    /// Bytes per frame, 2048 or 4096. Packets longer than `size - 512` pass to the kernel unguarded.
+    /// Bytes per frame, 2048 or 4096. Packets longer than `size - 512` take the side door.
     pub size: u32,
     /// RX ring for responses, ACK, CANCEL, in-dialog, emergency.
     pub ring_control: u32,
@@ -135,6 +135,8 @@ pub struct Frames {
     pub ring_tx: u32,
     /// Fill ring; the frames that wait for packets.
     pub ring_fill: u32,
+    /// Messages larger than a frame that can wait, in buffers of 64 KiB. Not per queue: one worker has the side door.
+    pub large: u32,
 }
 
 impl Default for Frames {
@@ -148,6 +150,7 @@ impl Default for Frames {
             ring_reject: 512,
             ring_tx: 512,
             ring_fill: 2048,
+            large: 256,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a worker counts: plain numbers with one writer, read by the control thread.
 //!
-//! INVARIANT: for each class, received = sum over outcomes + waiting. The worker counts a frame as received
-//! when it leaves its RX ring and gives it exactly one [`Outcome`] when it leaves the worker.
+//! INVARIANT: for each class, received = sum over outcomes + waiting. The worker counts a message as received
+//! when it leaves its RX ring or the side door's socket, and gives it exactly one [`Outcome`] when it leaves the worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -271,7 +271,7 @@ impl Default for LaneCounters {
 }
 
 impl LaneCounters {
-    /// Counts a frame taken from an RX ring.
+    /// Counts a message taken from an RX ring or from the side door.
     pub fn received(&self, class: Class) {
         self.received[class as usize].add(1);
     }
@@ -286,7 +286,7 @@ impl LaneCounters {
         self.outcomes[class as usize][outcome as usize].add(1);
     }
 
-    /// Frames of a class taken from the rings so far.
+    /// Messages of a class taken in so far.
     #[must_use]
     pub fn received_of(&self, class: Class) -> u64 {
         self.received[class as usize].get()
@@ -304,7 +304,7 @@ impl LaneCounters {
         self.outcomes[class as usize][outcome as usize].get()
     }
 
-    /// Frames of all classes taken from the rings so far.
+    /// Messages of all classes taken in so far.
     #[must_use]
     pub fn received_total(&self) -> u64 {
         self.received.iter().map(Count::get).sum()
@@ -324,7 +324,7 @@ pub struct WorkerCounters {
     pub turns: Count,
     /// Times the worker went to sleep.
     pub sleeps: Count,
-    /// Frames held by the worker (waiting or in hand).
+    /// Frames and large buffers held by the worker (waiting or in hand).
     pub frames_outstanding: Count,
     /// Frames free.
     pub frames_free: Count,
@@ -344,4 +344,12 @@ pub struct WorkerCounters {
     pub ring_full: [Count; afxdp::RINGS],
     /// Packets that the kernel dropped since no frame was free: priority isolation broke. Always 0.
     pub fill_ring_empty: Count,
+    /// Datagrams that came by the side door and are for a service.
+    pub side_received: Count,
+    /// Datagrams that found the side door's sockets by themselves; dropped.
+    pub side_foreign: Count,
+    /// Datagrams that the side door's sockets had no room for.
+    pub side_lost: Count,
+    /// Large buffers free.
+    pub large_free: Count,
 }

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use afxdp::Frame;
 use overload::{AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState};
 use sip::{Class, Datagram, Marker, Seed};
 
+use crate::body::Body;
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
 use crate::limits::SourceLimits;
@@ -29,7 +29,7 @@ const AWAY_LOOK_INTERVAL_NS: u64 = 10_000_000;
 #[derive(Debug)]
 pub struct Waiting {
     /// The packet.
-    pub frame: Frame,
+    pub body: Body,
     /// Where its datagram lies.
     pub datagram: Datagram,
     /// Its class, for the counters.
@@ -135,7 +135,7 @@ impl Lane {
 
     /// Notes a message that was handed over.
     pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64) {
-        // A packet is no longer than a frame.
+        // No packet is longer than a datagram of UDP and its headers.
         self.credit.handed(packet_len as u32);
         // As the rate does, the mix counts under load only: an idle night of keep-alives says nothing about it.
         if self.queue.len_of(Queue::New) > 0 {

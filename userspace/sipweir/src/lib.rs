@@ -4,6 +4,7 @@
 
 pub mod worker;
 
+pub mod body;
 pub mod counters;
 pub mod handoff;
 pub mod lane;
@@ -17,6 +18,7 @@ pub mod transactions;
 pub mod clock;
 pub mod cores;
 pub mod netdev;
+pub mod side_door;
 pub mod sock_diag;
 pub mod wake;
 

@@ -2,10 +2,11 @@
 //!
 //! Set-up: control socket (the lock) → interface → XDP program loaded and attached, passing everything since
 //! its socket map is empty → hand-off device → per queue: UMEM, rings, lanes, worker thread → sockets into
-//! the map: from here on the workers serve. Tear-down is the reverse and starts with detaching, so that new
+//! the map: from here on the workers serve → the side door is opened. Tear-down is the reverse and starts with detaching, so that new
 //! packets go to the kernel while the workers finish what they hold. If the process dies at any point, the
 //! kernel closes link and sockets: packets pass.
 
+mod door;
 mod plan;
 mod view;
 
@@ -17,14 +18,15 @@ use afxdp::{CopyMode, EgressConfig, EgressPort, MappedWords, QueuePort};
 use anyhow::Context;
 use sip::Seed;
 
+use crate::body::LARGE_LEN;
 use crate::clock;
 use crate::config::{Config, HandoffKind, Idle, NotSip, XdpMode};
 use crate::control::Control;
 use crate::cores;
 use crate::counters::{LaneCounters, WorkerCounters};
 use crate::handoff::Handoff;
-use crate::handoff::embedded::Exchange;
-use crate::handoff::kernel::{Egress, Server};
+use crate::handoff::embedded::{Exchange, PacketBytes};
+use crate::handoff::kernel::{Egress, Server, packet_socket};
 use crate::local::{LetterBox, LocalAddresses};
 use crate::netdev;
 use crate::processor::{Answerer, Processor};
@@ -32,6 +34,7 @@ use crate::status;
 use crate::transactions::{Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
+use door::Door;
 pub use plan::check;
 use plan::{BUSY_RETRY_NS, Plan};
 use view::View;
@@ -68,7 +71,7 @@ pub fn run_with(config: &Config, processors: &ProcessorFactory) -> anyhow::Resul
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     let control = Control::bind(&config.control.socket)?;
-    let instance = Instance::set_up(config, processors)?;
+    let mut instance = Instance::set_up(config, processors)?;
     let served = instance.view(config).and_then(|view| {
         let status = move || serde_json::to_string(&view.read()).unwrap_or_default();
         control.serve(status).context("cannot start the control thread")
@@ -102,6 +105,7 @@ struct Running {
 
 /// Everything that lives while an instance runs. Fields are dropped in this order.
 struct Instance {
+    door: Door,
     attached: xdp_prog::Attached,
     workers: Vec<Running>,
     transactions: Option<Arc<MappedWords>>,
@@ -126,8 +130,10 @@ impl Instance {
         let seed = config.seed.as_ref().map_or_else(rand::random, |seed| seed.0);
 
         let stack = netdev::Stack::on(interface.index)?;
+        let devices = stack.indexes.clone();
         let settings = plan.settings(config, stack, seed);
         let classifier = xdp_prog::Classifier::load(&settings)?;
+        let door = Door::load(&settings, &devices)?;
         let attach_mode = match config.xdp.mode {
             XdpMode::Auto => xdp_prog::AttachMode::Auto,
             XdpMode::Native => xdp_prog::AttachMode::Native,
@@ -164,6 +170,7 @@ impl Instance {
 
         let mut instance = Self {
             mode: status::Mode { xdp: attached.mode().name().into(), ..Default::default() },
+            door,
             attached,
             workers: Vec::new(),
             transactions,
@@ -176,12 +183,16 @@ impl Instance {
             local,
         };
         for (queue, core) in (0..queues).zip(cores) {
-            let started = instance.start_worker(config, &plan, Seed(seed), &gates, processors, queue, core);
+            let started = instance.start_worker(config, &plan, &settings, &gates, processors, queue, core);
             if let Err(error) = started {
                 // What was started so far is ended in order; the first error is the one that counts.
                 let _ended = instance.tear_down();
                 return Err(error);
             }
+        }
+        if let Err(error) = instance.door.open() {
+            let _ended = instance.tear_down();
+            return Err(error);
         }
         Ok(instance)
     }
@@ -191,7 +202,7 @@ impl Instance {
         &mut self,
         config: &Config,
         plan: &Plan,
-        seed: Seed,
+        settings: &xdp_prog::Settings,
         gates: &Arc<MappedWords>,
         processors: &ProcessorFactory,
         queue: u32,
@@ -199,11 +210,23 @@ impl Instance {
     ) -> anyhow::Result<()> {
         let wake = Arc::new(Wake::new().context("cannot make an eventfd")?);
         let (mut port, mode) = QueuePort::open(self.interface.index, queue, &plan.port)?;
+        let has_door = queue == door::WORKER;
+        let side_door =
+            if has_door { Some(self.door.sockets(config, settings, &self.interface)?) } else { None };
         let egress = match &self.device {
             Some(device) => {
                 let tx = EgressConfig { tx_ring_size: config.frames.ring_tx, busy_retry_ns: BUSY_RETRY_NS };
                 let egress = EgressPort::open(&mut port, device.transmit().index, queue, &tx)?;
-                Some(Egress::new(egress, tx.tx_ring_size, device.receive().mac, device.transmit().mac))
+                let egress =
+                    Egress::new(egress, tx.tx_ring_size, device.receive().mac, device.transmit().mac);
+                if has_door {
+                    let name = &device.transmit().name;
+                    let socket = packet_socket(name)
+                        .with_context(|| format!("cannot open a packet socket on {name} (CAP_NET_RAW)"))?;
+                    Some(egress.with_packet_socket(socket))
+                } else {
+                    Some(egress)
+                }
             }
             None => None,
         };
@@ -216,7 +239,9 @@ impl Instance {
                 }
                 HandoffKind::Embedded => {
                     let processor = processors(name, plan.queues, queue);
-                    let bytes = config.frames.size as usize;
+                    let frame = config.frames.size as usize;
+                    let bytes =
+                        PacketBytes { request: if has_door { LARGE_LEN } else { frame }, reply: frame };
                     let places = service.embedded.queue;
                     let title = format!("{name}-{queue}");
                     let exchange = Exchange::start(&title, processor, places, bytes, Arc::clone(&wake))
@@ -241,11 +266,12 @@ impl Instance {
         let parts = Parts {
             port,
             egress,
+            side_door,
             lanes,
             lane_of_service: plan.lane_of_service.clone(),
             gates: Arc::clone(gates),
             queue,
-            seed,
+            seed: Seed(settings.seed),
             transactions: Transactions::new(self.transactions.clone()),
             local: self.local.clone(),
             letters: Arc::clone(&letters),
@@ -285,7 +311,7 @@ impl Instance {
     }
 
     /// Waits for a signal, a worker that ended, or an interface that went away. `None` after a signal.
-    fn supervise(&self, stop: &AtomicBool) -> Option<String> {
+    fn supervise(&mut self, stop: &AtomicBool) -> Option<String> {
         let mut transitions = vec![0; self.lanes.len()];
         let mut metadata = Metadata::Unchecked(Instant::now());
         let (mut local, mut local_read) = (self.local.clone(), Instant::now());
@@ -304,6 +330,7 @@ impl Instance {
                 local_read = Instant::now();
                 self.tell_addresses(&mut local);
             }
+            self.door.refresh();
             if let Some(reason) = self.hand_off_lost() {
                 return Some(reason);
             }
@@ -371,8 +398,9 @@ impl Instance {
         })
     }
 
-    /// Detaches, lets the workers finish, removes the device.
-    fn tear_down(self) -> anyhow::Result<()> {
+    /// Closes the side door, detaches, lets the workers finish, removes the device.
+    fn tear_down(mut self) -> anyhow::Result<()> {
+        self.door.close();
         drop(self.attached);
         self.stop.store(true, Ordering::Release);
         let finished = finish(self.workers);
@@ -402,6 +430,7 @@ impl Instance {
             counters,
             transactions: self.transactions.as_ref().map_or(0, |words| words.words().len() as u64),
             occupancy: Arc::clone(&self.occupancy),
+            side_door: self.door.counter_reader()?,
         })
     }
 }
@@ -424,7 +453,7 @@ fn finish(workers: Vec<Running>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Watches for a driver that refuses metadata, under which every guarded packet passes to the kernel.
+/// Watches for a driver that refuses metadata, under which every guarded packet takes the side door.
 enum Metadata {
     Unchecked(Instant),
     Refused,
@@ -445,7 +474,7 @@ impl Metadata {
         {
             tracing::error!(
                 packets = counters.without_metadata(),
-                "the driver refuses metadata in front of packets, so they pass unguarded; set xdp.mode = \"generic\""
+                "the driver refuses metadata in front of packets, so they take the slow side door; set xdp.mode = \"generic\""
             );
             *self = Self::Refused;
         }

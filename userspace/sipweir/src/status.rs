@@ -31,8 +31,30 @@ pub struct Status {
     pub transactions: Transactions,
     /// In queue order.
     pub workers: Vec<Worker>,
+    /// What only the kernel can put together.
+    #[serde(default)]
+    pub side_door: SideDoor,
     /// Packets seen by the XDP program, each in exactly one row; rows without packets are left out.
     pub kernel: Vec<KernelRow>,
+}
+
+/// The side door, by which datagrams come that the XDP program has let pass. What became of them is with their service.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SideDoor {
+    /// Look-ups of the kernel for a service that ended at sipweir's socket.
+    pub assigned: u64,
+    /// Those that sipweir had no socket for: the server got the datagram.
+    pub no_socket: u64,
+    /// Those where the kernel refused the socket: the server, or another program's choice, got the datagram.
+    pub refused: u64,
+    /// Datagrams taken in.
+    pub received: u64,
+    /// Datagrams that were for no service, dropped.
+    pub foreign: u64,
+    /// Datagrams lost at the full receive buffers.
+    pub lost: u64,
+    /// Large buffers free.
+    pub large_free: u64,
 }
 
 /// What was obtained from the kernel.
@@ -72,7 +94,7 @@ pub struct Service {
     /// Replies without the overload control that the client offers, which would have made them longer than the request.
     #[serde(default)]
     pub control_left_out: u64,
-    /// Frames taken from the rings by class.
+    /// Messages taken from the rings and the side door by class.
     pub received: BTreeMap<String, u64>,
     /// Of these, messages that lost their privilege above the cap of their source, by class.
     #[serde(default)]
@@ -126,7 +148,7 @@ pub struct Worker {
     pub turns: u64,
     /// Times it slept.
     pub sleeps: u64,
-    /// Frames that it holds.
+    /// Frames and large buffers that it holds.
     pub frames_outstanding: u64,
     /// Frames free.
     pub frames_free: u64,
@@ -311,6 +333,18 @@ impl Status {
                 worker.fill_ring_empty
             )?;
         }
+        let door = &self.side_door;
+        writeln!(
+            out,
+            "\nside door: {} received, {} foreign, {} lost, {} large buffers free; look-ups: {} assigned, {} without socket, {} refused",
+            door.received,
+            door.foreign,
+            door.lost,
+            door.large_free,
+            door.assigned,
+            door.no_socket,
+            door.refused
+        )?;
         writeln!(out, "\nXDP program")?;
         for row in &self.kernel {
             writeln!(out, "  {:<12} {:<20} {:<20} {:>12}", row.class, row.verdict, row.reason, row.packets)?;

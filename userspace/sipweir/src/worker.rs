@@ -6,6 +6,7 @@
 //!  1 new ─────── gate ───────┼──▶├─ new ─────┼── credit ──▶ hand-off: kernel or embedded
 //!  2 retransmission ─────────┘   └─ copy ────┘   (above the cap of its source, control goes to new or copy)
 //!  3 reject ─────────────────────────────────── budget ──▶ stateless reply by TX
+//!  side door ── class, gate ──▶ (the same queues)
 //! ```
 //!
 //! Each [`Worker::turn`] does the same steps in the same order: reap → refill → replies → receive → serve →
@@ -13,22 +14,25 @@
 //! by pure code: classes by `sip`, admission, order and credit by `overload`. Frames are owned: each one that
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
-//! How packets get from the rings into the queue is in `worker/receive.rs`, how they are answered in
-//! `worker/answer.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works (`handoff`), what a reply
+//! How packets get from the rings into the queue is in `worker/receive.rs`, from the side door in `worker/side.rs`, how
+//! they are answered in `worker/answer.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works (`handoff`), what a reply
 //! says (`sip`).
 
 mod answer;
 mod receive;
+mod side;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use afxdp::{MappedWords, QueuePort};
+use arrayvec::ArrayVec;
 use overload::{Gate, Lane as Queue, Served, TransactionState};
 use sip::Seed;
 use xdp_prog::abi::QUEUES_MAX;
 
+use crate::body::Body;
 use crate::clock;
 use crate::counters::{Ending, Outcome, WorkerCounters};
 use crate::handoff::Handoff;
@@ -36,6 +40,7 @@ use crate::handoff::kernel::{Egress, kick_all};
 use crate::lane::{Lane, Waiting};
 use crate::limits;
 use crate::local::{LetterBox, LocalAddresses};
+use crate::side_door::SideDoor;
 use crate::transactions::Transactions;
 use crate::wake::Wake;
 use receive::Arrived;
@@ -47,7 +52,7 @@ const RING_RETRANSMISSION: usize = 2;
 const RING_REJECT: usize = 3;
 
 /// Frames that a turn can hold between ring and queue, beside one batch.
-pub(crate) const IN_HAND_MAX: usize = receive::CONTROL_MAX + receive::HELD_MAX;
+pub(crate) const IN_HAND_MAX: usize = receive::CONTROL_MAX + receive::HELD_MAX + 2 * side::SIDE_MAX;
 
 /// Without any work the worker still wakes this often, so that `status` shows it alive and a server that went
 /// away is noticed.
@@ -67,6 +72,8 @@ pub struct Parts {
     pub port: QueuePort,
     /// The hand-off device, if any service uses the kernel hand-off.
     pub egress: Option<Egress>,
+    /// The side door; one worker has it.
+    pub side_door: Option<SideDoor>,
     /// The services at this worker.
     pub lanes: Vec<Lane>,
     /// For each service index of the XDP program (one per listen address) the lane that it belongs to.
@@ -105,6 +112,8 @@ pub struct Worker {
     control: Vec<Arrived>,
     /// Control messages that came by ring `new` and wait for the next turn, see `receive`.
     held: Vec<Arrived>,
+    /// Originals and copies of the side door, until ring `new` is empty.
+    beside: Vec<Arrived>,
     statistics_ns: u64,
     /// Of the turn.
     now_ns: u64,
@@ -119,7 +128,8 @@ impl Worker {
             parts,
             published,
             control: Vec::with_capacity(receive::CONTROL_MAX),
-            held: Vec::with_capacity(receive::HELD_MAX),
+            held: Vec::with_capacity(receive::HELD_MAX + side::SIDE_MAX),
+            beside: Vec::with_capacity(side::SIDE_MAX),
             statistics_ns: 0,
             now_ns: 0,
         };
@@ -133,8 +143,11 @@ impl Worker {
         let mut drain_until_ns = None;
         loop {
             let now_ns = clock::now();
-            let moved = self.turn(now_ns);
             let stopping = self.parts.stop.load(Ordering::Acquire);
+            if stopping {
+                self.look_at_side_door_soon();
+            }
+            let moved = self.turn(now_ns);
             if stopping {
                 let deadline_ns = *drain_until_ns.get_or_insert(now_ns + DRAIN_NS_MAX);
                 let lanes = &self.parts.lanes;
@@ -244,20 +257,20 @@ impl Worker {
         let txn = message.txn;
         let outcome = match (&mut lane.handoff, egress) {
             (Handoff::Kernel(_), Some(egress)) => {
-                let packet = port.umem().packet_mut(&mut message.frame);
+                let packet = message.body.packet_mut(port.umem());
                 let (to, from) = (egress.destination_mac, egress.source_mac);
                 match sip::prepare_handoff(packet, &message.datagram, message.marker, to, from) {
                     Ok(range) => {
                         let len = range.len();
-                        port.umem().set_range(&mut message.frame, range);
-                        match egress.transmit(port, message.frame) {
-                            Ok(()) => {
+                        match egress.send(port, message.body, range) {
+                            Ok(large) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                                return lane.handed_over(message.class, len, waited_ns);
+                                lane.handed_over(message.class, len, waited_ns);
+                                return self.parts.give_back(large.map(Body::Large));
                             }
-                            Err(frame) => {
-                                message.frame = frame;
-                                Outcome::NoRoom
+                            Err((body, why)) => {
+                                message.body = body;
+                                why
                             }
                         }
                     }
@@ -265,12 +278,12 @@ impl Worker {
                 }
             }
             (Handoff::Embedded(exchange), _) => {
-                let packet = port.umem().packet(&message.frame);
+                let packet = message.body.packet(port.umem());
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
                         lane.handed_over(message.class, packet.len(), waited_ns);
-                        return port.give_back(message.frame);
+                        return self.parts.give_back(Some(message.body));
                     }
                     other => other,
                 }
@@ -291,7 +304,7 @@ impl Worker {
             Ending::Nothing => {}
         }
         self.parts.lanes[index].counters.outcome(message.class, outcome);
-        self.parts.port.give_back(message.frame);
+        self.parts.give_back(Some(message.body));
     }
 
     /// Tells the XDP program the gates' states, where they changed.
@@ -319,7 +332,11 @@ impl Worker {
         }
         let umem = self.parts.port.umem();
         let counters = &self.parts.counters;
-        counters.frames_outstanding.set(u64::from(umem.outstanding()));
+        if let Some(door) = &self.parts.side_door {
+            counters.side_lost.set(door.lost());
+            counters.large_free.set(door.pool.free() as u64);
+        }
+        counters.frames_outstanding.set(u64::from(self.parts.outstanding()));
         counters.frames_free.set(u64::from(umem.places().free));
         counters.bad_descriptors.set(umem.bad_descriptors());
     }
@@ -343,9 +360,14 @@ impl Worker {
         if !replies {
             let due_ns = lanes.iter().filter_map(Lane::due_in_ns).min().unwrap_or(longest_ns).min(longest_ns);
             self.parts.counters.sleeps.add(1);
+            let mut others = ArrayVec::<_, 3>::from_iter([self.parts.wake.as_fd()]);
+            if let Some(door) = &self.parts.side_door {
+                others.extend(door.sockets().map(|(_, socket)| socket));
+            }
             // EINTR and the like: the next turn looks for work anyway.
-            let _woken = self.parts.port.wait(&[self.parts.wake.as_fd()], Some(due_ns));
+            let _woken = self.parts.port.wait(&others, Some(due_ns));
         }
+        self.look_at_side_door_soon();
         self.parts.wake.awake();
     }
 
@@ -412,6 +434,6 @@ impl Worker {
         if let Some(egress) = self.parts.egress.take() {
             egress.close(&mut self.parts.port);
         }
-        self.parts.port.umem().outstanding()
+        self.parts.outstanding()
     }
 }

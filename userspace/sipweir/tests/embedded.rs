@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sip::{ReplyLine, Seed};
 use sipweir::handoff::Handoff;
-use sipweir::handoff::embedded::Exchange;
+use sipweir::handoff::embedded::{Exchange, PacketBytes};
 use sipweir::processor::{Processor, Replies, Request};
 use sipweir::wake::Wake;
 use support::{Bench, MS, Setup, request};
@@ -38,7 +38,8 @@ impl Processor for Answers {
 
 fn bench_with(processor: Box<dyn Processor>) -> Bench {
     let wake = Arc::new(Wake::new().expect("eventfd"));
-    let exchange = Exchange::start("test", processor, 8, 2048, wake).expect("thread");
+    let exchange = Exchange::start("test", processor, 8, PacketBytes { request: 2048, reply: 2048 }, wake)
+        .expect("thread");
     Bench::with_handoff(&Setup { queue_target: 8, ..Setup::default() }, Handoff::Embedded(exchange))
 }
 

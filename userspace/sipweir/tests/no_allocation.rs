@@ -142,6 +142,51 @@ fn a_refusal_with_everything_allocates_nothing() {
 }
 
 #[test]
+fn the_side_door_allocates_nothing_whatever_the_size_and_fate() {
+    // A server with room for little, so that some are handed over, some wait, and some are refused.
+    let setup = Setup::default();
+    let (mut bench, outside) = Bench::with_side_door(&setup, 4);
+    let peer = outside.peer();
+    let mut handed_over = 0;
+    for round in 0..40 {
+        for (call, len) in [(0, 0), (1, 2800), (2, 60_000), (3, 2800), (4, 2800), (5, 2800)] {
+            let mut message = request("INVITE", "sip:b@example.com", &format!("c{round}-{call}"));
+            message.extend(std::iter::repeat_n('x', len));
+            peer.send_to(message.as_bytes(), outside.service).expect("send");
+        }
+        peer.send_to(b"\r\n\r\n", outside.service).expect("send");
+        bench.server.set_waiting(u64::from(round % 2 == 0) * 200);
+        for _ in 0..10 {
+            bench.now_ns += MS;
+            let (now_ns, worker) = (bench.now_ns, &mut bench.worker);
+            let allocated = allocations(|| {
+                std::hint::black_box(worker.turn(now_ns));
+            });
+            assert_eq!(allocated, 0, "round {round}");
+            handed_over += bench.at_server().len() + outside.large_at_server().len();
+        }
+    }
+    // Silently, since no reply goes to a loopback address.
+    let shed = bench.lane.outcome_of(Class::Original, Outcome::SilentNoDestination);
+    assert!(handed_over > 40 && shed > 10, "{handed_over} handed over, {shed} shed");
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_reply_by_the_side_door_allocates_nothing() {
+    let door = sipweir::side_door::SideDoor::open(1, 1).expect("needs CAP_NET_RAW");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let (to, service) = (peer.local_addr().expect("address"), "127.0.0.1:5060".parse().expect("address"));
+    let mut request = vec![b'r'; sip::rebuilt_headers_len(to) + 100];
+    let datagram = sip::write_datagram_headers(&mut request, to, service).expect("headers");
+    let mut reply = [0; 256];
+    let len = sip::write_answer_packet(&request, &datagram, to, b"SIP/2.0 503", &mut reply).expect("a reply");
+    let allocated = allocations(|| assert!(door.send(&reply[..len])));
+    assert_eq!(allocated, 0);
+    assert_eq!(peer.recv(&mut [0; 64]).expect("the reply"), 11);
+}
+
+#[test]
 fn a_look_at_a_real_socket_allocates_nothing() {
     use sipweir::sock_diag::{Service, Watch};
 
@@ -163,7 +208,10 @@ fn a_look_at_a_real_socket_allocates_nothing() {
 #[test]
 fn an_embedded_hand_off_allocates_nothing_at_the_worker() {
     use sip::{ReplyLine, Seed};
-    use sipweir::handoff::{Handoff, embedded::Exchange};
+    use sipweir::handoff::{
+        Handoff,
+        embedded::{Exchange, PacketBytes},
+    };
     use sipweir::processor::{Processor, Replies, Request};
 
     struct Answers;
@@ -179,7 +227,9 @@ fn an_embedded_hand_off_allocates_nothing_at_the_worker() {
         }
     }
     let wake = std::sync::Arc::new(sipweir::wake::Wake::new().expect("eventfd"));
-    let exchange = Exchange::start("test", Box::new(Answers), 16, 2048, wake).expect("thread");
+    let exchange =
+        Exchange::start("test", Box::new(Answers), 16, PacketBytes { request: 2048, reply: 2048 }, wake)
+            .expect("thread");
     let mut bench =
         Bench::with_handoff(&Setup { queue_target: 16, ..Setup::default() }, Handoff::Embedded(exchange));
     let start = std::time::Instant::now();

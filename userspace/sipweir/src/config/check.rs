@@ -105,6 +105,9 @@ fn frames(frames: &Frames, report: &mut impl FnMut(String, String)) {
     if !matches!(frames.size, 2048 | 4096) {
         report("frames.size".into(), format!("{} is neither 2048 nor 4096", frames.size));
     }
+    if frames.large == 0 || frames.large > 1 << 16 {
+        report("frames.large".into(), format!("{} is not between 1 and 65536", frames.large));
+    }
     if frames.count == 0 || frames.count > 1 << 22 {
         report("frames.count".into(), format!("{} is not between 1 and 4194304", frames.count));
     }

@@ -141,6 +141,7 @@ interface = "eth0"
 [frames]
 ring_new = 1000
 size = 1500
+large = 0
 [service.main]
 listen = ["192.0.2.1:5060", "192.0.2.1:5060"]
 handoff = "kernel"
@@ -153,6 +154,7 @@ admit = 1.5
 code = 200
 "#;
     let expected = [
+        "frames.large",
         "frames.ring_new",
         "frames.size",
         "service.main.gate.admit",

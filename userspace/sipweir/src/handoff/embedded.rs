@@ -50,6 +50,15 @@ impl Buffer {
     }
 }
 
+/// The longest packets of an exchange, bytes. Untouched pages of a buffer take no memory.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketBytes {
+    /// To the processor.
+    pub request: usize,
+    /// From it: what fits into a frame.
+    pub reply: usize,
+}
+
 #[derive(Debug)]
 struct Shared {
     requests: ArrayQueue<Box<Buffer>>,
@@ -72,8 +81,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Starts `processor` on a thread of its own with `places` places in front of it. `frame_bytes` is the
-    /// longest packet; `wake` rouses the worker.
+    /// Starts `processor` on a thread of its own with `places` places in front of it. `bytes` are those of the longest
+    /// packets; `wake` rouses the worker.
     ///
     /// # Errors
     ///
@@ -82,16 +91,16 @@ impl Exchange {
         name: &str,
         mut processor: Box<dyn Processor>,
         places: u32,
-        frame_bytes: usize,
+        bytes: PacketBytes,
         wake: Arc<Wake>,
     ) -> std::io::Result<Self> {
         let places = places as usize;
         let shared = Arc::new(Shared {
             requests: ArrayQueue::new(places),
             // One more than places: the buffer in service.
-            spare_requests: filled(places + 1, frame_bytes),
+            spare_requests: filled(places + 1, bytes.request),
             replies: ArrayQueue::new(REPLIES_MAX),
-            spare_replies: filled(REPLIES_MAX, frame_bytes),
+            spare_replies: filled(REPLIES_MAX, bytes.reply),
             in_service: AtomicU32::new(0),
             replies_lost: AtomicU64::new(0),
             alive: AtomicBool::new(true),

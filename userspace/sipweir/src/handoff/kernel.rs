@@ -2,15 +2,22 @@
 //!
 //! ```text
 //!   worker ──TX ring──▶ swt<N> ═veth═ swr<N> ──▶ IP stack ──▶ the server's UDP socket
+//!          ──packet socket──▶ (what is larger than a frame)
 //!   worker ◀── sock_diag: bytes in that socket's receive queue
 //! ```
 //!
 //! The packet keeps its source and destination, so the server and its access lists see the real peer, and
 //! its replies leave by the host's routes as always. [`Egress`] is one per worker, [`Server`] one per lane.
 
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
 use afxdp::{EgressPort, Errno, Frame, Kick, QueuePort};
 use overload::ReceiveQueue;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 
+use crate::body::{Body, Large, part_of};
+use crate::counters::Outcome;
 use crate::sock_diag::Watch;
 
 /// The worker's end of the hand-off device.
@@ -24,13 +31,64 @@ pub struct Egress {
     queued: bool,
     ring_size: u32,
     in_flight: u32,
+    /// For packets larger than a frame.
+    packet_socket: Option<OwnedFd>,
 }
 
 impl Egress {
     /// Wraps an open port with a TX ring of `ring_size`; the MACs are those of the device's two ends.
     #[must_use]
     pub fn new(port: EgressPort, ring_size: u32, destination_mac: [u8; 6], source_mac: [u8; 6]) -> Self {
-        Self { port, destination_mac, source_mac, queued: false, ring_size, in_flight: 0 }
+        Self {
+            port,
+            destination_mac,
+            source_mac,
+            queued: false,
+            ring_size,
+            in_flight: 0,
+            packet_socket: None,
+        }
+    }
+
+    /// Lets this worker hand over packets that are larger than a frame as well.
+    #[must_use]
+    pub fn with_packet_socket(self, socket: OwnedFd) -> Self {
+        Self { packet_socket: Some(socket), ..self }
+    }
+
+    /// Hands over the packet that lies in `range` of a body.
+    ///
+    /// # Errors
+    ///
+    /// The body itself, and why it stays.
+    pub(crate) fn send(
+        &mut self,
+        port: &mut QueuePort,
+        body: Body,
+        range: Range<usize>,
+    ) -> Result<Option<Large>, (Body, Outcome)> {
+        match body {
+            Body::Frame(mut frame) => {
+                port.umem().set_range(&mut frame, range);
+                match self.transmit(port, frame) {
+                    Ok(()) => Ok(None),
+                    Err(frame) => Err((Body::Frame(frame), Outcome::NoRoom)),
+                }
+            }
+            Body::Large(large) => match self.send_large(part_of(&large, range)) {
+                Ok(()) => Ok(Some(large)),
+                // The datagram is one of the longest of IPv6, and longer than the device's MTU.
+                Err(Errno::MSGSIZE) => Err((Body::Large(large), Outcome::Unfit)),
+                Err(_) => Err((Body::Large(large), Outcome::NoRoom)),
+            },
+        }
+    }
+
+    /// Sends at once, behind everything that was queued: both ways end in the receive queue of this CPU.
+    fn send_large(&mut self, packet: &[u8]) -> Result<(), Errno> {
+        self.flush();
+        let socket = self.packet_socket.as_ref().ok_or(Errno::NOBUFS)?;
+        send(socket, packet, SendFlags::DONTWAIT).map(|_all| ())
     }
 
     /// Packets that were queued and have not reached the IP stack yet: on a veth pair the kernel completes a
@@ -83,6 +141,35 @@ impl Egress {
     pub fn close(self, port: &mut QueuePort) -> u32 {
         self.port.close(port)
     }
+}
+
+/// Room for packets in a packet socket, bytes: what a turn can hand over before the softirq has taken them in. Too small:
+/// the second large message of a turn is lost.
+const PACKET_SOCKET_BYTES: usize = 8 << 20;
+
+/// A packet socket that sends by the device of that name, in the network namespace of the calling thread, and receives
+/// nothing. Needs CAP_NET_RAW.
+///
+/// # Errors
+///
+/// What the kernel says; `NODEV` if there is no such device.
+pub fn packet_socket(device: &str) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Protocol 0: it is never given a packet.
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+    if rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, PACKET_SOCKET_BYTES).is_err() {
+        rustix::net::sockopt::set_socket_send_buffer_size(&socket, PACKET_SOCKET_BYTES)?;
+    }
+    let of_nix = |errno: nix::errno::Errno| Errno::from_raw_os_error(errno as i32);
+    // The address of a device's link layer cannot be written down without unsafe code, but the system has it.
+    let address = nix::ifaddrs::getifaddrs()
+        .map_err(of_nix)?
+        .filter(|entry| entry.interface_name == device)
+        .find_map(|entry| entry.address?.as_link_addr().copied())
+        .ok_or(Errno::NODEV)?;
+    debug_assert_eq!(address.protocol(), 0);
+    nix::sys::socket::bind(socket.as_raw_fd(), &address).map_err(of_nix)?;
+    Ok(socket)
 }
 
 /// Kicks until the kernel has taken everything, but not for ever: in copy mode a call sends 32 packets, and a

@@ -17,6 +17,9 @@
 //! - **IPv6 on at the receive end, without addresses of its own**: no generated addresses, no router advertisements.
 //!   At the transmit end IPv6 is off, so the pair carries nothing but handed-over packets.
 //!
+//! - **The largest MTU there is.** Datagrams that were put together from fragments are longer than any packet of the
+//!   served device, and cross the pair in one piece.
+//!
 //! veth has no queueing discipline and, unless asked, no GRO. Nothing else is touched: `forwarding` and `accept_local`
 //! keep what the host gives to new devices.
 //!
@@ -43,11 +46,9 @@ use super::{Error, Interface};
 /// The most queues a device can be made with (`rtnl_create_link`, `net/core/rtnetlink.c`).
 const QUEUES_MAX: u32 = 4096;
 
-/// The least MTU with which a device speaks IPv6 (RFC 8200 section 5), in bytes.
-const MTU_MIN: u32 = 1280;
-
-/// The largest MTU of a veth (`ETH_MAX_MTU`), in bytes. A loopback device has one byte more.
-const MTU_MAX: u32 = 65_535;
+/// The largest MTU of a veth (`ETH_MAX_MTU`), in bytes. It costs nothing: buffers are as large as their packets. A
+/// datagram of IPv6 can be 40 bytes longer and then cannot cross.
+const MTU: u32 = 65_535;
 
 /// How long both ends may take to come up. The kernel needs microseconds, and up to a second when its link watch is
 /// throttled; lower would fail on a host whose devices flap.
@@ -72,7 +73,6 @@ pub struct Endpoint {
 pub struct Handoff {
     transmit: Endpoint,
     receive: Endpoint,
-    mtu: u32,
     queues: u32,
     taken_over: bool,
     /// Of the namespace of the pair, so that removal works from any thread; `None` once removed.
@@ -107,8 +107,7 @@ impl Handoff {
             }
         }
 
-        let mtu = nic.mtu.clamp(MTU_MIN, MTU_MAX);
-        links.create_veth([&transmit_name, &receive_name], mtu, queues)?;
+        links.create_veth([&transmit_name, &receive_name], MTU, queues)?;
         let ends = endpoint(&mut links, &transmit_name)
             .and_then(|transmit| Ok((transmit, endpoint(&mut links, &receive_name)?)));
         let (transmit, receive) = match ends {
@@ -119,7 +118,7 @@ impl Handoff {
             }
         };
         // From here on, dropping the value removes the pair.
-        let mut handoff = Self { transmit, receive, mtu, queues, taken_over, links: None, _claim: claim };
+        let mut handoff = Self { transmit, receive, queues, taken_over, links: None, _claim: claim };
         let set_up = handoff.set_up(&mut links, &alias, nic.index);
         handoff.links = Some(links);
         set_up.map(|()| handoff)
@@ -133,11 +132,6 @@ impl Handoff {
     /// The end from which the kernel takes packets in; its address is the destination of every frame.
     pub fn receive(&self) -> &Endpoint {
         &self.receive
-    }
-
-    /// The longest IP packet the pair carries, in bytes.
-    pub fn mtu(&self) -> u32 {
-        self.mtu
     }
 
     /// The queues of each end, per direction.

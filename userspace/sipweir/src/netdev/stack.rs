@@ -15,6 +15,8 @@ use super::link::{Links, attribute, mac_of};
 pub struct Stack {
     /// Ethernet addresses, the interface's own first.
     pub link_addresses: Vec<[u8; 6]>,
+    /// The indexes of the devices, the interface's own first.
+    pub indexes: Vec<u32>,
     /// Numbers of the VLAN devices, on top of each other ones, too.
     pub vlans: BTreeSet<u16>,
 }
@@ -40,7 +42,7 @@ impl Stack {
             let found: Vec<u32> = above.chain(controller).filter(|index| !members.contains(index)).collect();
             members.extend(found);
         }
-        let mut stack = Self::default();
+        let mut stack = Self { indexes: members.clone(), ..Self::default() };
         for member in members {
             let Some(link) = links.iter().find(|link| link.header.index == member) else { continue };
             stack.vlans.extend(vlan_of(link));

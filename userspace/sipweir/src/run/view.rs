@@ -22,6 +22,7 @@ pub(super) struct View {
     /// Slots of the transaction table.
     pub(super) transactions: u64,
     pub(super) occupancy: Arc<Occupancy>,
+    pub(super) side_door: xdp_prog::SideDoorCounterReader,
 }
 
 impl View {
@@ -63,7 +64,24 @@ impl View {
                 .iter()
                 .map(|(queue, core, counters)| status::Worker::read(*queue, *core, counters))
                 .collect(),
+            side_door: self.side_door(),
             kernel: self.counters.read().map(|counters| kernel_rows(&counters)).unwrap_or_default(),
+        }
+    }
+}
+
+impl View {
+    fn side_door(&self) -> status::SideDoor {
+        let kernel = self.side_door.read().unwrap_or_default();
+        let workers = || self.workers.iter().map(|(.., counters)| counters);
+        status::SideDoor {
+            assigned: kernel.assigned,
+            no_socket: kernel.no_socket,
+            refused: kernel.refused,
+            received: workers().map(|counters| counters.side_received.get()).sum(),
+            foreign: workers().map(|counters| counters.side_foreign.get()).sum(),
+            lost: workers().map(|counters| counters.side_lost.get()).sum(),
+            large_free: workers().map(|counters| counters.large_free.get()).sum(),
         }
     }
 }

@@ -3,13 +3,14 @@
 //! Replies of processors go first, and both stop where the TX ring is full: what waits in a ring or a queue can be
 //! answered in the next turn, while an answer that is thrown away comes back as a copy.
 
-use afxdp::{BATCH, Batch, QueuePort};
+use afxdp::{BATCH, Batch, Frame, QueuePort};
 use sip::{ControlGiven, Refusal, Seed};
 
 use super::{Parts, RING_REJECT, Worker};
 use crate::counters::Outcome;
 use crate::handoff::Handoff;
 use crate::lane::Waiting;
+use crate::side_door::SideDoor;
 
 impl Worker {
     /// Answers originals that the XDP program shed, as far as the reply budget goes.
@@ -30,12 +31,12 @@ impl Worker {
 
     /// Sheds one message: `why` if an answer goes out, else the reason for silence.
     pub(super) fn shed(&mut self, index: usize, message: Waiting, why: Outcome, now_ns: u64) {
-        let Parts { port, lanes, seed, counters, .. } = &mut self.parts;
+        let Parts { port, lanes, seed, counters, side_door, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let word = lane.word();
         let outcome = match lane.reply.permit(seed, message.datagram.source.ip(), word, now_ns) {
             Err(silence) => silence.into(),
-            Ok(permit) => match reply(port, seed, &permit.refusal, &message) {
+            Ok(permit) => match reply(port, side_door.as_ref(), seed, &permit.refusal, &message) {
                 Err(silent) => silent,
                 Ok(control) => {
                     lane.reply.spend(&permit, now_ns);
@@ -52,7 +53,7 @@ impl Worker {
 
     /// Puts replies of embedded processors on the NIC.
     pub(super) fn send_replies(&mut self) -> usize {
-        let Parts { port, lanes, counters, .. } = &mut self.parts;
+        let Parts { port, lanes, counters, side_door, .. } = &mut self.parts;
         let mut sent = 0;
         for lane in lanes {
             let Handoff::Embedded(exchange) = &mut lane.handoff else { continue };
@@ -68,7 +69,7 @@ impl Worker {
                 });
                 umem.set_range(&mut frame, 0..len);
                 sent += 1;
-                match port.transmit(frame) {
+                match transmit(port, side_door.as_ref(), frame) {
                     Ok(()) => counters.replies_sent.add(1),
                     Err(frame) => {
                         counters.transmit_full.add(1);
@@ -88,13 +89,14 @@ impl Worker {
 /// The reason why none goes out.
 fn reply(
     port: &mut QueuePort,
+    side_door: Option<&SideDoor>,
     seed: &Seed,
     refusal: &Refusal,
     message: &Waiting,
 ) -> Result<ControlGiven, Outcome> {
     let mut out = port.take().ok_or(Outcome::SilentNoTxRoom)?;
     let umem = port.umem();
-    let request = umem.packet(&message.frame);
+    let request = message.body.packet(umem);
     let room = umem.buffer_mut(&mut out);
     let reply = match sip::write_reply_packet(request, &message.datagram, seed, *refusal, room) {
         Ok(reply) => reply,
@@ -104,11 +106,26 @@ fn reply(
         }
     };
     umem.set_range(&mut out, 0..reply.len);
-    match port.transmit(out) {
+    match transmit(port, side_door, out) {
         Ok(()) => Ok(reply.control),
         Err(out) => {
             port.give_back(out);
             Err(Outcome::SilentNoTxRoom)
         }
+    }
+}
+
+/// Sends a reply the way its request came: by the NIC, or by the side door if it has no link to leave by.
+fn transmit(port: &mut QueuePort, side_door: Option<&SideDoor>, frame: Frame) -> Result<(), Frame> {
+    let packet = port.umem().packet(&frame);
+    match side_door {
+        Some(door) if !sip::has_link(packet) => {
+            if !door.send(packet) {
+                return Err(frame);
+            }
+            port.give_back(frame);
+            Ok(())
+        }
+        _ => port.transmit(frame),
     }
 }

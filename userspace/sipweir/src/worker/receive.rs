@@ -21,6 +21,7 @@ use sip::{Class, Datagram, KernelFindings, Marker, MarkerForm, Method, Reason};
 use xdp_prog::Meta;
 
 use super::{Parts, RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
+use crate::body::Body;
 use crate::counters::Outcome;
 use crate::lane::Waiting;
 use crate::limits;
@@ -42,12 +43,19 @@ pub(super) struct Arrived {
     /// Which lane.
     index: usize,
     /// When the XDP program saw it.
-    arrival_ns: u64,
+    pub(super) arrival_ns: u64,
     /// For the limit of its copies.
     method: Method,
     /// The XDP program has found its transaction in the table.
     is_known: bool,
-    message: Waiting,
+    pub(super) message: Waiting,
+}
+
+impl Arrived {
+    /// A message that the XDP program has not looked at.
+    pub(super) fn unhashed(index: usize, arrival_ns: u64, method: Method, message: Waiting) -> Self {
+        Self { index, arrival_ns, method, is_known: false, message }
+    }
 }
 
 impl Worker {
@@ -76,6 +84,8 @@ impl Worker {
             _ => now_ns,
         };
 
+        received += self.read_side_door(&mut control, seen_until_ns, now_ns);
+
         let batches = if more_control { NEW_BATCHES_BESIDE_CONTROL } else { NEW_BATCHES_MAX };
         for _ in 0..batches {
             if self.held.len() + BATCH > HELD_MAX || control.len() + BATCH > CONTROL_MAX {
@@ -97,6 +107,8 @@ impl Worker {
             self.parts.port.refill();
             self.publish_gates();
         }
+
+        self.enqueue_beside(now_ns);
 
         // By arrival, and stable, since equal times keep the order of their ring. Nearly sorted already.
         insertion_sort(&mut control);
@@ -135,12 +147,12 @@ impl Worker {
             Reason::from_u8(meta.reason),
             Some(Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits)
         );
-        let message = Waiting { frame, datagram, class, marker, txn: meta.txn_hash };
+        let message = Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash };
         Some(Arrived { index, arrival_ns: meta.arrival_ns, method, is_known, message })
     }
 
     /// Which of the waiting lines a message belongs to.
-    fn queue_of(&self, arrived: &Arrived) -> Queue {
+    pub(super) fn queue_of(&self, arrived: &Arrived) -> Queue {
         match (self.parts.lanes[arrived.index].gate.discipline(), arrived.message.class) {
             (Discipline::Fifo, _) | (Discipline::Priority, Class::Original) => Queue::New,
             (_, Class::Copy | Class::NotSip | Class::Keepalive | Class::Stun) => Queue::Copy,
@@ -176,7 +188,7 @@ impl Worker {
         }
         let lane = &mut self.parts.lanes[index];
 
-        let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
+        let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         if message.class == Class::Ack && sip::is_ack_of_own_reply(payload, &self.parts.seed) {
             if lane.queue.len_of(Queue::Copy) > 0 {
                 lane.queue.outdate_copies(sip::call_key(&self.parts.seed, payload), arrival_ns);
@@ -241,7 +253,7 @@ impl Worker {
     /// Looks up what the XDP program could not: messages whose start line or headers it left to user space, and requests
     /// whose original was still in a ring. What is known is a copy. Afterwards `txn` is set for exactly what the
     /// table shall remember: requests that may be copied and whose copies may wait.
-    fn recall(&self, arrived: &mut Arrived, now_ns: u64) -> Option<Known> {
+    pub(super) fn recall(&self, arrived: &mut Arrived, now_ns: u64) -> Option<Known> {
         let Arrived { index, is_known, ref mut message, .. } = *arrived;
         let priority = self.parts.lanes[index].gate.discipline() == Discipline::Priority;
         let remembered = match message.class {
@@ -265,7 +277,7 @@ impl Worker {
     }
 
     fn txn_hash(&self, message: &Waiting) -> u64 {
-        let payload = message.datagram.payload(self.parts.port.umem().packet(&message.frame));
+        let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         let start = sip::start_line::skip_line_ends(payload);
         sip::transaction_hash(&self.parts.seed, message.datagram.source.ip(), payload, start, message.marker)
     }

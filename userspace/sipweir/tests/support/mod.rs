@@ -6,6 +6,9 @@
     reason = "a module shared by test binaries, each of which uses a part"
 )]
 
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +19,7 @@ use overload::{
     SLOTS,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use sip::{Class, Marker, Method, Seed};
+use sip::{Class, Marker, Method, Seed, Services};
 use sipweir::config::Reply;
 use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
@@ -25,6 +28,7 @@ use sipweir::lane::Lane;
 use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::reply_policy::ReplyPolicy;
+use sipweir::side_door::SideDoor;
 use sipweir::transactions::Transactions;
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
@@ -124,6 +128,29 @@ impl Bench {
     }
 
     pub fn with_handoff(setup: &Setup, handoff: Handoff) -> Self {
+        Self::build(setup, handoff, None)
+    }
+
+    /// A worker with a side door that takes `large` large messages, and what the test needs for it.
+    pub fn with_side_door(setup: &Setup, large: usize) -> (Self, Outside) {
+        let door = SideDoor::open(large, 1).expect("needs CAP_NET_RAW");
+        let mut addresses = door.sockets().map(|(_, socket)| {
+            let address = rustix::net::getsockname(socket).expect("a bound socket");
+            SocketAddr::try_from(address).expect("an Internet address")
+        });
+        let service = addresses.next().expect("an IPv4 socket");
+        let no_service = addresses.next().expect("an IPv6 socket");
+        drop(addresses);
+        let door = door.serving(Services::new([(Some(service.ip()), service.port())]));
+        let (ours, theirs) = UnixDatagram::pair().expect("sockets");
+        theirs.set_nonblocking(true).expect("flag");
+        let server = FakeServer::default();
+        let handoff = Handoff::Kernel(Server::new(Box::new(server.clone())));
+        let bench = Self { server, ..Self::build(setup, handoff, Some((door, ours.into()))) };
+        (bench, Outside { service, no_service, device: theirs })
+    }
+
+    fn build(setup: &Setup, handoff: Handoff, door: Option<(SideDoor, OwnedFd)>) -> Self {
         let (mut port, wire) = pair(&setup.port);
         let tx = EgressConfig { tx_ring_size: 512, busy_retry_ns: 0 };
         let (egress_port, egress) = egress_pair(&mut port, &tx);
@@ -153,9 +180,14 @@ impl Bench {
         let stop = Arc::new(AtomicBool::new(false));
         let letters = Arc::new(LetterBox::default());
         let counters = Arc::new(WorkerCounters::default());
+        let egress_end = Egress::new(egress_port, tx.tx_ring_size, [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8]);
+        let (side_door, egress_end) = match door {
+            Some((door, device)) => (Some(door), egress_end.with_packet_socket(device)),
+            None => (None, egress_end),
+        };
         let worker = Worker::new(Parts {
             port,
-            egress: Some(Egress::new(egress_port, tx.tx_ring_size, [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8])),
+            egress: Some(egress_end),
             lanes: vec![lane],
             lane_of_service: vec![0],
             gates: Arc::clone(&gates),
@@ -167,6 +199,7 @@ impl Bench {
             wake: Arc::new(Wake::new().expect("eventfd")),
             stop: Arc::clone(&stop),
             spin: true,
+            side_door,
             drop_not_sip: false,
             counters: Arc::clone(&counters),
         });
@@ -229,6 +262,33 @@ impl Bench {
     pub fn assert_conserved(&self) {
         assert_eq!(self.lane.received_total(), self.lane.outcomes_total() + self.lane.waiting.get());
         assert_eq!(self.counters.frames_outstanding.get(), self.lane.waiting.get());
+    }
+}
+
+/// The world around a side door: where to send datagrams to, and what comes out where large messages go.
+pub struct Outside {
+    pub service: SocketAddr,
+    /// The address of a socket of the door that is no service's.
+    pub no_service: SocketAddr,
+    pub device: UnixDatagram,
+}
+
+impl Outside {
+    /// A peer of the service.
+    pub fn peer(&self) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("time-out");
+        socket
+    }
+
+    /// The large messages that reached the device since the last call.
+    pub fn large_at_server(&self) -> Vec<String> {
+        let mut buffer = vec![0; 1 << 17];
+        let mut found = Vec::new();
+        while let Ok(len) = self.device.recv(&mut buffer) {
+            found.push(text(&buffer[42..len]));
+        }
+        found
     }
 }
 

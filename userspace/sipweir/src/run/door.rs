@@ -1,0 +1,80 @@
+//! Setting up the side door: program, sockets, and the way back for what is larger than a frame.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use sip::Services;
+use xdp_prog::Settings;
+
+use crate::config::Config;
+use crate::netdev;
+use crate::side_door::SideDoor;
+
+/// The worker that has the side door. Any could; there always is a queue 0.
+pub(super) const WORKER: u32 = 0;
+
+/// The side door of an instance.
+pub(super) struct Door {
+    program: xdp_prog::SideDoor,
+    /// Open while this is there.
+    attached: Option<xdp_prog::SideDoorAttached>,
+    refreshed: Instant,
+}
+
+/// How often the host's addresses are read anew. Longer: what the host sends itself from a new address is lost for so
+/// long.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Door {
+    /// Loads the program for the guarded interface and what is stacked on it now.
+    pub(super) fn load(settings: &Settings, devices: &[u32]) -> anyhow::Result<Self> {
+        let program = xdp_prog::SideDoor::load(settings, devices)?;
+        let mut door = Self { program, attached: None, refreshed: Instant::now() };
+        door.program.set_local_addresses(netdev::addresses_of_host()?.into_iter().collect())?;
+        Ok(door)
+    }
+
+    /// Brings the host's addresses up to date, now and then.
+    pub(super) fn refresh(&mut self) {
+        if self.refreshed.elapsed() < REFRESH_INTERVAL {
+            return;
+        }
+        self.refreshed = Instant::now();
+        let entered = netdev::addresses_of_host()
+            .map_err(anyhow::Error::from)
+            .and_then(|addresses| Ok(self.program.set_local_addresses(addresses.into_iter().collect())?));
+        if let Err(error) = entered {
+            tracing::warn!(%error, "cannot bring the host's addresses up to date at the side door");
+        }
+    }
+
+    /// Opens the sockets for the worker and enters them into the program's map.
+    pub(super) fn sockets(
+        &self,
+        config: &Config,
+        settings: &Settings,
+        interface: &netdev::Interface,
+    ) -> anyhow::Result<SideDoor> {
+        let services = Services::new(settings.services.iter().map(|service| (service.ip, service.port)));
+        let door = SideDoor::open(config.frames.large as usize, interface.index)?.serving(services);
+        for (family, socket) in door.sockets() {
+            self.program.set_socket(family, socket)?;
+        }
+        Ok(door)
+    }
+
+    /// Lets datagrams in.
+    pub(super) fn open(&mut self) -> anyhow::Result<()> {
+        self.attached = Some(self.program.attach()?);
+        Ok(())
+    }
+
+    /// Lets no more datagrams in: the server gets them.
+    pub(super) fn close(&mut self) {
+        self.attached = None;
+    }
+
+    pub(super) fn counter_reader(&self) -> anyhow::Result<xdp_prog::SideDoorCounterReader> {
+        self.program.counter_reader().context("cannot read the side door's counters")
+    }
+}
