@@ -18,7 +18,7 @@ fn padded(method: &str, call: &str, len: usize) -> String {
 const LARGE: usize = 2800;
 
 /// What becomes of the shed ones here: no reply goes to a loopback address. That answers arrive is shown end to end.
-const SHED: Outcome = Outcome::ShedSilently;
+const SHED: Outcome = Outcome::SilentNoDestination;
 
 /// A turn at the time that arrival times are in.
 fn turn(bench: &mut Bench) {
@@ -93,7 +93,7 @@ fn in_overload_it_is_shed_whatever_its_size() {
         share: 0.0,
     });
     let setup =
-        Setup { gate, queue_target: 1, reply: Some(503), max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
+        Setup { gate, queue_target: 1, max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
     let (mut bench, outside) = bench(&setup, 8);
     bench.server.set_waiting(1);
     turn(&mut bench);
@@ -115,7 +115,7 @@ fn in_overload_it_is_shed_whatever_its_size() {
 #[test]
 fn without_a_large_buffer_an_original_is_shed_and_the_next_is_still_looked_at() {
     let setup =
-        Setup { queue_target: 1, reply: Some(503), max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
+        Setup { queue_target: 1, max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
     let (mut bench, outside) = bench(&setup, 2);
     bench.server.set_waiting(1);
     turn(&mut bench);
