@@ -2,8 +2,10 @@
 //!
 //! Every packet goes, in order, through the real XDP program (`BPF_PROG_TEST_RUN`) and through the
 //! user-space classifier, and both answers are printed. The program's gates are set to "overload, admit all",
-//! since it reads headers only while a gate is not open: so it says all that it can, and sheds nothing.
+//! since it reads headers only while a gate is not open: so it says all that it can, and sheds nothing. Every request
+//! is taken to be handed over at once, so that the next one with its bytes is its copy (`classify/memory.rs`).
 
+mod memory;
 mod reply;
 mod source;
 
@@ -11,12 +13,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use afxdp::MappedWords;
 use clap::Args as ClapArgs;
 use overload::{GateState, GateWord};
 use serde::Serialize;
 use sip::{Class, Reason, Seed, Services, Verdict};
 
 use crate::config::{Config, Listen};
+use memory::Memory;
 use reply::{Replies, ReplyAnswer};
 
 /// Longest packet that fits a frame of the default size; the XDP program passes longer ones.
@@ -59,6 +63,14 @@ struct Row<'a> {
     user: Answer,
     method: Option<&'static str>,
     marker: Option<MarkerAnswer>,
+    /// Hash of the transaction, hexadecimal, of requests that the table remembers.
+    txn: Option<String>,
+    /// The original, if this is its copy: its place among all packets of the run, from 0.
+    copy_of: Option<usize>,
+    /// A request inside a dialog.
+    dialog: bool,
+    /// An emergency call.
+    emergency: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reply: Option<ReplyAnswer>,
 }
@@ -82,21 +94,33 @@ impl Answer {
     }
 }
 
-/// What user space makes of a packet.
+/// What user space makes of a packet by itself.
 #[derive(Debug, PartialEq, Eq)]
 struct UserAnswer {
     answer: Answer,
     method: Option<&'static str>,
     marker: Option<MarkerAnswer>,
+    dialog: bool,
+    /// The message, and the hash of its transaction if the table remembers it.
+    message: Option<(sip::Message, Option<u64>)>,
 }
 
-fn user_space(packet: &[u8], services: &Services) -> UserAnswer {
+fn user_space(packet: &[u8], services: &Services, seed: &Seed) -> UserAnswer {
     match sip::parse_packet(packet, services, FRAME_BYTES_MAX as usize) {
-        Err((class, reason)) => {
-            UserAnswer { answer: Answer::new(class, Verdict::Pass, reason), method: None, marker: None }
-        }
+        Err((class, reason)) => UserAnswer {
+            answer: Answer::new(class, Verdict::Pass, reason),
+            method: None,
+            marker: None,
+            dialog: false,
+            message: None,
+        },
         Ok((datagram, _service)) => {
-            let message = sip::classify(datagram.payload(packet));
+            let payload = datagram.payload(packet);
+            let message = sip::classify(payload);
+            let start = usize::from(message.start);
+            let hash = Memory::remembers(message.class).then(|| {
+                sip::transaction_hash(seed, datagram.source.ip(), payload, start, message.marker)
+            });
             let request =
                 !matches!(message.class, Class::Response | Class::Keepalive | Class::Stun | Class::NotSip);
             UserAnswer {
@@ -105,7 +129,21 @@ fn user_space(packet: &[u8], services: &Services) -> UserAnswer {
                 marker: message
                     .marker
                     .map(|marker| MarkerAnswer { form: marker.form.name(), copy: marker.copy }),
+                dialog: is_in_dialog(payload, &message),
+                message: Some((message, hash)),
             }
+        }
+    }
+}
+
+/// Whether a request is inside a dialog; of a marked copy the marker has said less than its headers do.
+fn is_in_dialog(payload: &[u8], message: &sip::Message) -> bool {
+    match message.marker.filter(|_| message.class == Class::Copy) {
+        None => message.class == Class::InDialog,
+        Some(marker) => {
+            let (front, back) = payload.split_at(usize::from(marker.offset));
+            let unmarked = [front, back.get(usize::from(marker.len)..).unwrap_or(&[])].concat();
+            sip::classify(&unmarked).class == Class::InDialog
         }
     }
 }
@@ -124,31 +162,53 @@ pub fn main(args: &Args) -> ExitCode {
         None => args.listen.iter().flat_map(|listen| listen.0.iter().copied()).collect(),
         Some(config) => config.service.values().flat_map(|service| service.listen.0.clone()).collect(),
     };
-    let mut replies = args.reply.then(|| Replies::new(config.as_ref(), &endpoints, Seed(SEED)));
+    let seed = config.as_ref().and_then(|config| config.seed.as_ref()).map_or(SEED, |seed| seed.0);
+    let mut replies = args.reply.then(|| Replies::new(config.as_ref(), &endpoints, Seed(seed)));
     let services = Services::new(endpoints.iter().copied());
-    let kernel = match load(&endpoints) {
+    let kernel = match load(&endpoints, seed) {
         Ok(kernel) => Some(kernel),
         Err(error) => {
             eprintln!("sipweir: without the XDP program's answers (\"kernel\": null): {error}");
             None
         }
     };
+    let table = kernel.as_ref().and_then(|kernel| {
+        MappedWords::map(kernel.transactions_fd(), memory::BUCKETS as usize * overload::SLOTS).ok()
+    });
+    let mut memory = Memory::new(table);
+    // Packets of all files, and the time of the last one that had a time.
+    let (mut number, mut at_ns) = (0, 0);
     let mut failed = false;
     for file in &args.files {
         let name = file.display().to_string();
-        let result = source::packets(file, &endpoints, &mut |index, packet| {
-            let user = user_space(packet, &services);
+        let result = source::packets(file, &endpoints, &mut |recorded| {
+            let source::Recorded { index, packet, .. } = recorded;
+            at_ns = recorded.at_ns.unwrap_or(at_ns);
+            let user = user_space(packet, &services, &Seed(seed));
+            let hash = user.message.and_then(|(_, hash)| hash);
+            let seen = user.message.zip(hash).map(|((message, _), hash)| memory.recall(&message, hash, number, at_ns));
             let fits = packet.len() <= TEST_RUN_BYTES_MAX;
             let kernel = kernel.as_ref().filter(|_| fits).and_then(|kernel| kernel.test_run(packet).ok());
+            if let Some(hash) = hash {
+                memory.handed_over(hash, at_ns);
+            }
+            number += 1;
             print_row(
                 args.json,
                 &Row {
                     source: &name,
                     index,
                     kernel: kernel.as_ref().and_then(kernel_answer),
-                    user: user.answer,
+                    user: seen.map_or(user.answer, |seen| {
+                        let (class, verdict, reason) = seen.answer;
+                        Answer::new(class, verdict, reason)
+                    }),
                     method: user.method,
                     marker: user.marker,
+                    txn: hash.map(|hash| format!("{hash:016x}")),
+                    copy_of: seen.and_then(|seen| seen.copy_of),
+                    dialog: user.dialog,
+                    emergency: user.message.is_some_and(|(message, _)| message.class == Class::Emergency),
                     reply: replies.as_mut().map(|replies| replies.answer(packet)),
                 },
             );
@@ -173,14 +233,14 @@ fn display(file: &Path) -> std::path::Display<'_> {
     file.display()
 }
 
-fn load(endpoints: &[(Option<IpAddr>, u16)]) -> Result<xdp_prog::Classifier, xdp_prog::Error> {
+fn load(endpoints: &[(Option<IpAddr>, u16)], seed: [u64; 4]) -> Result<xdp_prog::Classifier, xdp_prog::Error> {
     let address = |(ip, port): &(Option<IpAddr>, u16)| xdp_prog::ServiceAddress {
         ip: *ip,
         port: *port,
         reply_owed: true,
     };
     let mut classifier = xdp_prog::Classifier::load(&xdp_prog::Settings {
-        seed: SEED,
+        seed,
         services: endpoints.iter().map(address).collect(),
         max_frame_len: FRAME_BYTES_MAX,
         // A recording may be of any host.
@@ -188,7 +248,7 @@ fn load(endpoints: &[(Option<IpAddr>, u16)]) -> Result<xdp_prog::Classifier, xdp
         vlans: None,
         not_sip_drop: false,
         single_ring: false,
-        transaction_buckets: 0,
+        transaction_buckets: memory::BUCKETS,
     })?;
     for service in 0..endpoints.len() {
         classifier.publish_gate(service, 0, GateWord::new(GateState::Overload, u32::MAX).bits())?;
@@ -207,8 +267,9 @@ fn print_row(json: bool, row: &Row<'_>) {
     let answer = |answer: Answer| format!("{}/{}/{}", answer.class, answer.verdict, answer.reason);
     let marker =
         row.marker.map_or(String::new(), |marker| format!("  rtx={} ({})", marker.copy, marker.form));
+    let copy = row.copy_of.map_or(String::new(), |original| format!("  copy of packet {original}"));
     println!(
-        "{}#{}  {}  kernel {}  user {}{marker}",
+        "{}#{}  {}  kernel {}  user {}{marker}{copy}",
         row.source,
         row.index,
         row.method.unwrap_or("-"),

@@ -176,7 +176,7 @@ fn the_side_door_allocates_nothing_whatever_the_size_and_fate() {
 fn a_reply_by_the_side_door_allocates_nothing() {
     let door = sipweir::side_door::SideDoor::open(1, 1).expect("needs CAP_NET_RAW");
     let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bind");
-    let (to, service) = (peer.local_addr().expect("address"), "127.0.0.1:5060".parse().expect("address"));
+    let (to, service) = (peer.local_addr().expect("address"), "127.0.0.2:5060".parse().expect("address"));
     let mut request = vec![b'r'; sip::rebuilt_headers_len(to) + 100];
     let datagram = sip::write_datagram_headers(&mut request, to, service).expect("headers");
     let mut reply = [0; 256];

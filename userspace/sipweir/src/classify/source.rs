@@ -30,11 +30,22 @@ pub(super) enum SourceError {
     LinkType(i32),
 }
 
-/// Calls `each` with index and Ethernet packet for everything in the file.
+/// A packet of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recorded<'a> {
+    /// Counted within the file.
+    pub(super) index: usize,
+    /// When it was captured, nanoseconds since 1970; a file with one datagram does not say.
+    pub(super) at_ns: Option<u64>,
+    /// From the Ethernet header on.
+    pub(super) packet: &'a [u8],
+}
+
+/// Calls `each` for everything in the file.
 pub(super) fn packets(
     file: &Path,
     endpoints: &[(Option<IpAddr>, u16)],
-    each: &mut dyn FnMut(usize, &[u8]),
+    each: &mut dyn FnMut(Recorded<'_>),
 ) -> Result<(), SourceError> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("sip" | "dat" | "txt") => {
@@ -43,7 +54,8 @@ pub(super) fn packets(
             if datagram.len() as u64 > DATAGRAM_BYTES_MAX {
                 return Err(SourceError::TooLong);
             }
-            each(0, &wrap(&datagram, endpoints.first().copied()));
+            let packet = wrap(&datagram, endpoints.first().copied());
+            each(Recorded { index: 0, at_ns: None, packet: &packet });
             Ok(())
         }
         _ => capture(file, each),
@@ -91,46 +103,68 @@ fn build_packet(source: (IpAddr, u16), destination: (IpAddr, u16), datagram: &[u
     packet
 }
 
-fn capture(file: &Path, each: &mut dyn FnMut(usize, &[u8])) -> Result<(), SourceError> {
+/// An interface of a capture: its link type, and ticks of its clock in a second.
+struct Interface {
+    link_type: Linktype,
+    ticks_per_s: u64,
+}
+
+impl Interface {
+    fn time_ns(&self, ticks: u64) -> u64 {
+        let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks_per_s.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+fn capture(file: &Path, each: &mut dyn FnMut(Recorded<'_>)) -> Result<(), SourceError> {
     let mut reader = match create_reader(BLOCK_BYTES_MAX, File::open(file)?) {
         Ok(reader) => reader,
         Err(_) => return Err(SourceError::NoCapture),
     };
-    let mut link_types = Vec::new();
+    let mut interfaces = Vec::new();
     let mut index = 0;
     loop {
         match reader.next() {
             Ok((consumed, block)) => {
                 let packet = match &block {
                     PcapBlockOwned::LegacyHeader(header) => {
-                        link_types = vec![header.network];
+                        let ticks_per_s =
+                            if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
+                        interfaces = vec![Interface { link_type: header.network, ticks_per_s }];
                         None
                     }
-                    PcapBlockOwned::Legacy(packet) => Some((0, packet.data, packet.caplen)),
+                    PcapBlockOwned::Legacy(packet) => {
+                        let ticks_per_s = interfaces.first().map_or(1, |interface| interface.ticks_per_s);
+                        let ticks = u64::from(packet.ts_sec) * ticks_per_s + u64::from(packet.ts_usec);
+                        Some((0, packet.data, packet.caplen, Some(ticks)))
+                    }
                     PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-                        link_types.clear();
+                        interfaces.clear();
                         None
                     }
                     PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-                        link_types.push(interface.linktype);
+                        interfaces.push(Interface {
+                            link_type: interface.linktype,
+                            ticks_per_s: interface.ts_resolution().unwrap_or(1_000_000),
+                        });
                         None
                     }
                     PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-                        Some((packet.if_id as usize, packet.data, packet.caplen))
+                        let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                        Some((packet.if_id as usize, packet.data, packet.caplen, Some(ticks)))
                     }
                     PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-                        Some((0, packet.data, packet.origlen.min(packet.data.len() as u32)))
+                        Some((0, packet.data, packet.origlen.min(packet.data.len() as u32), None))
                     }
                     PcapBlockOwned::NG(_) => None,
                 };
-                if let Some((interface, data, captured)) = packet {
-                    match link_types.get(interface) {
-                        Some(&Linktype::ETHERNET) => {}
-                        Some(other) => return Err(SourceError::LinkType(other.0)),
-                        None => return Err(SourceError::Damaged(index)),
+                if let Some((interface, data, captured, ticks)) = packet {
+                    let interface = interfaces.get(interface).ok_or(SourceError::Damaged(index))?;
+                    if interface.link_type != Linktype::ETHERNET {
+                        return Err(SourceError::LinkType(interface.link_type.0));
                     }
-                    let data = data.get(..captured as usize).ok_or(SourceError::Damaged(index))?;
-                    each(index, data);
+                    let packet = data.get(..captured as usize).ok_or(SourceError::Damaged(index))?;
+                    each(Recorded { index, at_ns: ticks.map(|ticks| interface.time_ns(ticks)), packet });
                     index += 1;
                 }
                 reader.consume(consumed);

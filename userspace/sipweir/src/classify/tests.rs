@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sip::{Seed, Services};
 
@@ -18,9 +19,9 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
 
 fn collect(path: &std::path::Path) -> Result<Vec<Vec<u8>>, SourceError> {
     let mut found = Vec::new();
-    packets(path, &ENDPOINTS, &mut |index, packet| {
-        assert_eq!(index, found.len());
-        found.push(packet.to_vec());
+    packets(path, &ENDPOINTS, &mut |recorded| {
+        assert_eq!(recorded.index, found.len());
+        found.push(recorded.packet.to_vec());
     })?;
     Ok(found)
 }
@@ -44,7 +45,7 @@ fn pcap(link_type: u32, frames: &[&[u8]]) -> Vec<u8> {
 fn a_raw_message_is_answered_as_a_datagram_to_the_service() {
     let path = file("raw.sip", INVITE);
     let found = collect(&path).expect("read");
-    let answer = user_space(&found[0], &Services::new(ENDPOINTS));
+    let answer = user_space(&found[0], &Services::new(ENDPOINTS), &Seed(SEED));
     assert_eq!(
         (answer.answer.class, answer.answer.verdict, answer.answer.reason),
         ("copy", "ring_retransmission", "marker")
@@ -63,8 +64,8 @@ fn packets_of_a_capture_come_in_order_with_their_tags() {
     let path = file("two.pcap", &pcap(1, &[&plain, &tagged, &[0; 20]]));
     let found = collect(&path).expect("read");
     assert_eq!(found, [plain, tagged.clone(), vec![0; 20]]);
-    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS)).answer.class, "copy");
-    assert_eq!(user_space(&found[2], &Services::new(ENDPOINTS)).answer.reason, "not_ip");
+    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS), &Seed(SEED)).answer.class, "copy");
+    assert_eq!(user_space(&found[2], &Services::new(ENDPOINTS), &Seed(SEED)).answer.reason, "not_ip");
     for path in [raw, path] {
         std::fs::remove_file(path).expect("remove");
     }
@@ -99,7 +100,7 @@ fn pcapng_captures_with_two_tags_are_read() {
     tagged.splice(12..12, [0x88, 0xa8, 0x00, 0x05, 0x81, 0x00, 0x00, 0x07]);
     let path = file("two.pcapng", &pcapng(1, &[&plain, &tagged]));
     assert_eq!(collect(&path).expect("read"), [plain, tagged.clone()]);
-    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS)).answer.class, "copy");
+    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS), &Seed(SEED)).answer.class, "copy");
     let cooked = file("cooked.pcapng", &pcapng(113, &[&[0; 60]]));
     assert!(matches!(collect(&cooked).expect_err("link type"), SourceError::LinkType(113)));
     for path in [raw, path, cooked] {
@@ -132,7 +133,9 @@ fn files_that_cannot_be_read_say_why() {
 
 /// What `--reply` says to a message, with a configuration or without.
 fn reply(message: &[u8], config: Option<&str>) -> serde_json::Value {
-    let path = file("reply.sip", message);
+    // Tests run side by side.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let path = file(&format!("reply-{}.sip", NEXT.fetch_add(1, Ordering::Relaxed)), message);
     let packet = collect(&path).expect("read").remove(0);
     std::fs::remove_file(path).expect("remove");
     let config = config.map(|text| Config::parse("test.toml", text).expect("valid"));

@@ -124,24 +124,23 @@ fn a_full_receive_buffer_is_counted() {
     door.pool.give_back(large);
 }
 
+/// IPv4 only: loopback has one IPv6 address, and nobody is answered who claims the service's. IPv6 is tested end to end.
 #[test]
 fn a_reply_leaves_from_the_address_and_port_of_the_service() {
-    let (door, addresses) = door(1);
-    for address in addresses {
-        let peer = sender_to(address);
-        let to = peer.local_addr().expect("address");
-        let service = SocketAddr::new(address.ip(), 5060);
-        let mut packet = vec![b'r'; sip::rebuilt_headers_len(service) + 100];
-        let datagram = sip::write_datagram_headers(&mut packet, to, service).expect("headers");
-        // The reply packet is the request turned around.
-        let mut reply = vec![0; LARGE_LEN];
-        let len =
-            sip::write_answer_packet(&packet, &datagram, to, b"SIP/2.0 503", &mut reply).expect("a reply");
-        assert!(door.send(&reply[..len]));
-        let mut buffer = [0; 64];
-        let (len, from) = peer.recv_from(&mut buffer).expect("the reply");
-        assert_eq!((&buffer[..len], from), (&b"SIP/2.0 503"[..], service));
-    }
+    let (door, [address, _]) = door(1);
+    let peer = sender_to(address);
+    let to = peer.local_addr().expect("address");
+    let service = SocketAddr::from(([127, 0, 0, 2], 5060));
+    let mut packet = vec![b'r'; sip::rebuilt_headers_len(service) + 100];
+    let datagram = sip::write_datagram_headers(&mut packet, to, service).expect("headers");
+    // The reply packet is the request turned around.
+    let mut reply = vec![0; LARGE_LEN];
+    let len =
+        sip::write_answer_packet(&packet, &datagram, to, b"SIP/2.0 503", &mut reply).expect("a reply");
+    assert!(door.send(&reply[..len]));
+    let mut buffer = [0; 64];
+    let (len, from) = peer.recv_from(&mut buffer).expect("the reply");
+    assert_eq!((&buffer[..len], from), (&b"SIP/2.0 503"[..], service));
 }
 
 #[test]
