@@ -9,10 +9,20 @@
 const MEMORY_MESSAGES: u32 = 4096;
 
 /// The share of originals among the messages handed over lately.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Mix {
     originals: u32,
     all: u32,
+}
+
+/// Originals that are taken to have been handed over before the first message was. Smaller: a few control messages at the
+/// start make thresholds in time so small that originals are refused; larger: the true mix takes longer to show.
+const PRIOR: u32 = 64;
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { originals: PRIOR, all: PRIOR }
+    }
 }
 
 impl Mix {

@@ -137,8 +137,8 @@ impl Lane {
     pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64) {
         // No packet is longer than a datagram of UDP and its headers.
         self.credit.handed(packet_len as u32);
-        // As the rate does, the mix counts under load only: an idle night of keep-alives says nothing about it.
-        if self.queue.len_of(Queue::New) > 0 {
+        // The mix is what the server gets while originals wait: an idle night of keep-alives says nothing about it.
+        if class == Class::Original || self.queue.len_of(Queue::New) > 0 {
             self.mix.handed(class == Class::Original);
         }
         self.counters.outcome(class, Outcome::HandedOver);
