@@ -136,6 +136,31 @@ static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct mes
 	return refused(message);
 }
 
+/* An original that must not be shed all the same: a call to a configured number, an OPTIONS of a prober. */
+__noinline int judge_privilege(struct xdp_md *ctx, struct message *message)
+{
+	struct window window = window_of(ctx);
+	struct prober_key key = {.prefix_len = 128};
+	__u64 number;
+
+	if (!message)
+		return 0;
+	if (has_emergency_numbers) {
+		number = dialled_number(&window, message->uri);
+		if (number == NUMBER_ESCAPED)
+			return conclude(message, CLASS_UNDECIDED, REASON_HEADER_UNCLEAR);
+		for (int i = 0; i < EMERGENCY_NUMBERS_MAX; i++)
+			if (number && number == emergency_numbers[i])
+				return conclude(message, CLASS_EMERGENCY, REASON_EMERGENCY_CALL);
+	}
+	if (has_probers && message->meta.method == METHOD_OPTIONS) {
+		__builtin_memcpy(key.address, message->source, sizeof(key.address));
+		if (bpf_map_lookup_elem(&probers, &key))
+			return conclude(message, CLASS_PROBER, REASON_PROBER_SOURCE);
+	}
+	return 0;
+}
+
 /* What start line and transaction table left open, decided by gate and headers. */
 static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct message *message)
 {
@@ -148,6 +173,8 @@ static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct me
 		return VERDICT_RING_NEW;
 	}
 	scan_headers(ctx, message);
+	if (message->meta.class == CLASS_ORIGINAL && (has_emergency_numbers || has_probers))
+		judge_privilege(ctx, message);
 	if (message->meta.class == CLASS_ORIGINAL)
 		return shed_or_admit(ctx, message, gate);
 	return message->meta.class == CLASS_UNDECIDED ? VERDICT_RING_NEW : VERDICT_RING_CONTROL;

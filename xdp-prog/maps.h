@@ -39,6 +39,14 @@ const volatile __u32 bucket_mask;
 /* Look requests up in the transaction table. Without it copies are known by their marker only. */
 const volatile __u8 has_transactions;
 
+/* User parts that make a request an emergency call, as dialled_number answers them (request_uri.h). */
+#define EMERGENCY_NUMBERS_MAX 16
+const volatile __u64 emergency_numbers[EMERGENCY_NUMBERS_MAX];
+const volatile __u8 has_emergency_numbers;
+
+/* Whether there is anything in the table of probers. */
+const volatile __u8 has_probers;
+
 /*
  * Ethernet addresses that packets for this host carry, the first byte in the lowest bits, and how many there
  * are; none means any. A promiscuous interface receives those of other hosts, too.
@@ -56,6 +64,22 @@ const volatile __u64 vlans_taken[4096 / 64];
  * these words and nothing else. Written by the worker of the queue, read here once a packet.
  */
 volatile __u64 gates[SERVICES_MAX * QUEUES_MAX] SEC(".data.gates");
+
+#define PROBERS_MAX 1024
+
+struct prober_key {
+	__u32 prefix_len; /* bits */
+	__u32 address[4]; /* network byte order, IPv4 as ::ffff:a.b.c.d */
+};
+
+/* Keyed by source prefix: whose OPTIONS are probes. Filled before the program is attached. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PROBERS_MAX);
+	__type(key, struct prober_key);
+	__type(value, __u32);
+} probers SEC(".maps");
 
 /* One cache line. */
 #define SLOTS 8

@@ -18,9 +18,11 @@ struct message {
 	struct packet_meta meta;
 	__u64 source[2];
 	__u16 start;   /* first byte that is not CR/LF */
+	__u16 uri;     /* of a request whose start line was read: its Request-URI, */
+	__u16 uri_end; /* and the byte behind it */
 	__u16 headers; /* first byte behind the start line */
 	__u16 end;     /* of the datagram */
-	__u16 zero;
+	__u16 zero[3];
 };
 
 static __always_inline int conclude(struct message *message, enum packet_class class, enum reason reason)

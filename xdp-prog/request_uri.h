@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The two things that are looked for in a Request-URI: a retransmission marker (docs/marker.md) and the
- * emergency URN. The URI is not otherwise understood: odd ones are for the server to judge.
+ * The three things that are looked for in a Request-URI: a retransmission marker (docs/marker.md), the
+ * emergency URN, and a number to be compared with the configured emergency numbers. The URI is not otherwise
+ * understood: odd ones are for the server to judge.
  */
 #ifndef SIPWEIR_REQUEST_URI_H
 #define SIPWEIR_REQUEST_URI_H
@@ -95,6 +96,39 @@ static __always_inline _Bool is_emergency_urn(const struct window *window, __u64
 		return 0;
 	next = byte_at(window, uri + 15);
 	return uri + 15 == uri_end || next == '.' || next == ';';
+}
+
+/* What dialled_number answers for an escaped character, which only user space decodes. No number has it. */
+#define NUMBER_ESCAPED (~0ULL)
+
+/*
+ * The user part of a sip or sips URI, or the number of a tel URI, as characters from the lowest byte on and
+ * their count in the highest; 0 if it is none or has more than seven. It ends at '@', ';', ':' or a blank.
+ */
+static __always_inline __u64 dialled_number(const struct window *window, __u64 uri)
+{
+	__u64 head, word, marks, len, scheme_len = 3;
+	__u32 scheme;
+
+	if (!word_at(window, uri, &head))
+		return 0;
+	scheme = low_bytes(head, 3) | WORD_3(LOWER_CASE_BIT, LOWER_CASE_BIT, LOWER_CASE_BIT);
+	if (scheme == WORD_3('s', 'i', 'p')) {
+		if (is_letter(head >> 24 & 0xff, 's'))
+			scheme_len = 4;
+	} else if (scheme != WORD_3('t', 'e', 'l')) {
+		return 0;
+	}
+	if ((head >> (8 * scheme_len) & 0xff) != ':' || !word_at(window, uri + scheme_len + 1, &word))
+		return 0;
+	marks = marks_of(word, '@') | marks_of(word, ';') | marks_of(word, ':') | marks_of(word, ' ') |
+		marks_of(word, '\t') | marks_of(word, '%');
+	if (!marks)
+		return 0;
+	len = lowest(marks);
+	if ((word >> (8 * len & 63) & 0xff) == '%')
+		return NUMBER_ESCAPED;
+	return len ? low_bytes(word, len) | len << 56 : 0;
 }
 
 #endif

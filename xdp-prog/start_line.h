@@ -124,6 +124,8 @@ static __always_inline int request_line(struct xdp_md *ctx, const struct window 
 		uri_end = trim_blanks(ctx, uri_end);
 	if (!uri || !uri_end)
 		return undecided(message, REASON_SCAN_BOUND);
+	message->uri = uri;
+	message->uri_end = uri_end;
 	if (semicolon && !message->meta.marker_form && uri < uri_end && scan_uri(ctx, message, uri, uri_end))
 		return undecided(message, REASON_SCAN_BOUND);
 	if (!message->meta.marker_form) {

@@ -100,6 +100,8 @@ fn load(transaction_buckets: u32) -> Result<Classifier, Error> {
         vlans: Some([].into()),
         not_sip_drop: false,
         single_ring: false,
+        emergency_numbers: vec![],
+        probers: vec![],
         transaction_buckets,
     })
 }

@@ -47,7 +47,10 @@ pub use counters::{CounterReader, Counters};
 pub use error::Error;
 pub use load::Classifier;
 pub use meta::Meta;
-pub use settings::{FRAME_LEN_MAX, FRAME_LEN_MIN, LINK_ADDRESSES_MAX, ServiceAddress, Settings};
+pub use settings::{
+    EMERGENCY_NUMBERS_MAX, FRAME_LEN_MAX, FRAME_LEN_MIN, LINK_ADDRESSES_MAX, PROBERS_MAX, ServiceAddress,
+    Settings,
+};
 pub use side_door::{Family, SideDoor, SideDoorAttached, SideDoorCounterReader, SideDoorCounters};
 pub use test_run::{Action, BareRun, TestRun};
 pub use yardstick::Yardstick;

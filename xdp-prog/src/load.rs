@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 
 use crate::abi::{QUEUES_MAX, RINGS, SERVICES_MAX};
 use crate::counters::{self, CounterReader, Counters, Tables};
-use crate::settings::service_key;
+use crate::settings::{prober_key, service_key};
 use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
 use crate::test_run::TestRuns;
 use crate::{Error, Settings};
@@ -54,6 +54,12 @@ impl Classifier {
             let key = service_key(service).bytes();
             let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
             entered.map_err(|error| Error::from_libbpf(format!("entering service {index}"), &error))?;
+        }
+        for &(network, bits) in &settings.probers {
+            let key = prober_key(network, bits);
+            let entered = skeleton.maps.probers.update(&key, &1_u32.to_ne_bytes(), MapFlags::ANY);
+            entered
+                .map_err(|error| Error::from_libbpf(format!("entering prober {network}/{bits}"), &error))?;
         }
         Ok(Self { skeleton, test_runs: TestRuns::default() })
     }
@@ -157,6 +163,11 @@ fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.vlans_checked = settings.vlans.is_some().into();
     rodata.vlans_taken = settings.vlan_bitmap();
     rodata.single_ring = settings.single_ring.into();
+    for (place, number) in rodata.emergency_numbers.iter_mut().zip(&settings.emergency_numbers) {
+        *place = *number;
+    }
+    rodata.has_emergency_numbers = (!settings.emergency_numbers.is_empty()).into();
+    rodata.has_probers = (!settings.probers.is_empty()).into();
     rodata.has_transactions = (settings.transaction_buckets > 0).into();
     rodata.bucket_mask = settings.transaction_buckets.saturating_sub(1);
 }

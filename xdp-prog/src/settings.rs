@@ -25,6 +25,11 @@ pub(crate) const VLAN_WORDS: usize = 4096 / 64;
 /// Ethernet addresses that a host may have on one interface: its own, and those of devices on top of it.
 pub const LINK_ADDRESSES_MAX: usize = 8;
 
+/// As in `maps.h`.
+pub const EMERGENCY_NUMBERS_MAX: usize = 16;
+/// As in `maps.h`.
+pub const PROBERS_MAX: usize = 1024;
+
 const FAMILY_ANY: u16 = 0;
 const FAMILY_IPV4: u16 = 4;
 const FAMILY_IPV6: u16 = 6;
@@ -56,6 +61,11 @@ pub struct Settings {
     pub link_addresses: Option<Vec<[u8; 6]>>,
     /// VLANs of packets for this host, besides untagged ones; each tag of a packet must be of one. `None` is any.
     pub vlans: Option<BTreeSet<u16>>,
+    /// User parts of Request-URIs that make an emergency call: 1 to 7 characters each, from the lowest byte on, and their
+    /// count in the highest byte.
+    pub emergency_numbers: Vec<u64>,
+    /// Networks whose OPTIONS are probes: address and bits.
+    pub probers: Vec<(IpAddr, u8)>,
     /// No classes and no gate in the kernel: everything for a service goes to ring `new` (the `fifo` policy).
     pub single_ring: bool,
     /// Buckets of the transaction table, a power of two; one takes 64 bytes and remembers 8 requests. 0: no table, and
@@ -94,6 +104,16 @@ impl Settings {
         }
         if let Some(vlan) = self.vlans.iter().flatten().find(|vlan| !(1..=4094).contains(*vlan)) {
             return refuse(format!("VLAN {vlan}: 1 to 4094 are possible"));
+        }
+        if self.emergency_numbers.len() > EMERGENCY_NUMBERS_MAX {
+            let count = self.emergency_numbers.len();
+            return refuse(format!("{count} emergency numbers: up to {EMERGENCY_NUMBERS_MAX} are possible"));
+        }
+        if self.probers.len() > PROBERS_MAX {
+            return refuse(format!(
+                "{} networks of probers: up to {PROBERS_MAX} are possible",
+                self.probers.len()
+            ));
         }
         for (index, service) in self.services.iter().enumerate() {
             if service.port == 0 {
@@ -157,6 +177,18 @@ impl Settings {
     pub(crate) fn has_any_address(&self) -> bool {
         self.services.iter().any(|service| service.ip.is_none())
     }
+}
+
+/// A key of the table of probers (`struct prober_key` in `maps.h`).
+pub(crate) fn prober_key(network: IpAddr, bits: u8) -> [u8; 20] {
+    let (octets, bits) = match network.to_canonical() {
+        IpAddr::V4(ip) => (ip.to_ipv6_mapped().octets(), 96 + u32::from(bits)),
+        IpAddr::V6(ip) => (ip.octets(), u32::from(bits)),
+    };
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(&bits.to_ne_bytes());
+    key[4..].copy_from_slice(&octets);
+    key
 }
 
 /// A key of the service table (`struct service_key` in `maps.h`).

@@ -133,3 +133,38 @@ fn a_word_that_nobody_could_have_written_opens_the_gate() {
         assert_eq!(decide(&classifier, &invite("")).1, Reason::HeadersUnread, "{word:#x}");
     }
 }
+
+#[test]
+fn calls_to_configured_numbers_and_probes_of_configured_probers_are_not_shed() {
+    let number = |text: &str| sip::Number::of_text(text).expect("a number").key();
+    let mut classifier = support::load(&xdp_prog::Settings {
+        emergency_numbers: vec![number("112"), number("911")],
+        probers: vec![(IpAddr::from([198, 51, 100, 0]), 28), (IpAddr::from(support::CALLER_V6), 64)],
+        ..support::settings()
+    });
+    set_gates(&mut classifier, gate(DISCARD, 0));
+    let emergency = (Class::Emergency, Reason::EmergencyCall, Verdict::RingControl);
+    let prober = (Class::Prober, Reason::ProberSource, Verdict::RingControl);
+    let escaped = (Class::Undecided, Reason::HeaderUnclear, Verdict::RingNew);
+    for (first, expected) in [
+        ("INVITE sip:112@example.com SIP/2.0", emergency),
+        ("INVITE SIPS:911@x SIP/2.0", emergency),
+        ("INVITE tel:112 SIP/2.0", emergency),
+        ("MESSAGE tel:112;phone-context=x SIP/2.0", emergency),
+        ("INVITE sip:1120@example.com SIP/2.0", DISCARDED),
+        ("INVITE sip:11@example.com SIP/2.0", DISCARDED),
+        ("INVITE sip:12345678@example.com SIP/2.0", DISCARDED),
+        ("INVITE sip:@x SIP/2.0", DISCARDED),
+        ("INVITE x:112 SIP/2.0", DISCARDED),
+        ("INVITE sip:%31%312@x SIP/2.0", escaped),
+        ("OPTIONS sip:x SIP/2.0", prober),
+        ("OPTIONS sip:112@x SIP/2.0", emergency),
+        ("INVITE sip:x SIP/2.0", DISCARDED),
+    ] {
+        assert_eq!(decide(&classifier, &request(first, "")), expected, "{first}");
+    }
+    let options = request("OPTIONS sip:x SIP/2.0", "");
+    assert_eq!(decide(&classifier, &Packet { ip: support::Ip::V6, ..options.clone() }), prober);
+    let stranger = Packet { source_v4: std::net::Ipv4Addr::new(198, 51, 100, 16), ..options };
+    assert_eq!(decide(&classifier, &stranger), DISCARDED);
+}

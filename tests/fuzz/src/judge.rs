@@ -52,6 +52,8 @@ impl Guard {
             vlans: None,
             single_ring: false,
             // What a table makes of copies follows from what came before: xdp-prog/tests/transactions.rs.
+            emergency_numbers: vec![],
+            probers: vec![],
             transaction_buckets: 0,
         };
         let services = Services::new(settings.services.iter().map(|service| (service.ip, service.port)));

@@ -286,7 +286,10 @@ mod root {
             let zero_copy = PortConfig { copy_mode: CopyMode::ZeroCopy, ..PortConfig::default() };
             let error = open(nic, 0, &zero_copy);
             assert!(matches!(error, Error::NoZeroCopy { .. }), "{error:?}");
-            assert!(error.to_string().contains("nic0") && error.to_string().contains("xdp.zero_copy"), "{error}");
+            assert!(
+                error.to_string().contains("nic0") && error.to_string().contains("xdp.zero_copy"),
+                "{error}"
+            );
         });
     }
 

@@ -118,9 +118,8 @@ fn user_space(packet: &[u8], services: &Services, seed: &Seed) -> UserAnswer {
             let payload = datagram.payload(packet);
             let message = sip::classify(payload);
             let start = usize::from(message.start);
-            let hash = Memory::remembers(message.class).then(|| {
-                sip::transaction_hash(seed, datagram.source.ip(), payload, start, message.marker)
-            });
+            let hash = Memory::remembers(message.class)
+                .then(|| sip::transaction_hash(seed, datagram.source.ip(), payload, start, message.marker));
             let request =
                 !matches!(message.class, Class::Response | Class::Keepalive | Class::Stun | Class::NotSip);
             UserAnswer {
@@ -186,7 +185,10 @@ pub fn main(args: &Args) -> ExitCode {
             at_ns = recorded.at_ns.unwrap_or(at_ns);
             let user = user_space(packet, &services, &Seed(seed));
             let hash = user.message.and_then(|(_, hash)| hash);
-            let seen = user.message.zip(hash).map(|((message, _), hash)| memory.recall(&message, hash, number, at_ns));
+            let seen = user
+                .message
+                .zip(hash)
+                .map(|((message, _), hash)| memory.recall(&message, hash, number, at_ns));
             let fits = packet.len() <= TEST_RUN_BYTES_MAX;
             let kernel = kernel.as_ref().filter(|_| fits).and_then(|kernel| kernel.test_run(packet).ok());
             if let Some(hash) = hash {
@@ -233,7 +235,10 @@ fn display(file: &Path) -> std::path::Display<'_> {
     file.display()
 }
 
-fn load(endpoints: &[(Option<IpAddr>, u16)], seed: [u64; 4]) -> Result<xdp_prog::Classifier, xdp_prog::Error> {
+fn load(
+    endpoints: &[(Option<IpAddr>, u16)],
+    seed: [u64; 4],
+) -> Result<xdp_prog::Classifier, xdp_prog::Error> {
     let address = |(ip, port): &(Option<IpAddr>, u16)| xdp_prog::ServiceAddress {
         ip: *ip,
         port: *port,
@@ -248,6 +253,8 @@ fn load(endpoints: &[(Option<IpAddr>, u16)], seed: [u64; 4]) -> Result<xdp_prog:
         vlans: None,
         not_sip_drop: false,
         single_ring: false,
+        emergency_numbers: vec![],
+        probers: vec![],
         transaction_buckets: memory::BUCKETS,
     })?;
     for service in 0..endpoints.len() {

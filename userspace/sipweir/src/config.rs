@@ -12,7 +12,7 @@ mod value;
 
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
-pub use value::{Limit, LinkAddress, Listen, Rate, Span, Taken};
+pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Network, Rate, Span, Taken};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,6 +38,9 @@ pub struct Config {
     /// What is remembered of requests, to know their copies.
     #[serde(default)]
     pub transactions: Transactions,
+    /// Requests that are never shed.
+    #[serde(default)]
+    pub privileges: Privileges,
     /// The Unix socket that `sipweir status` asks.
     #[serde(default)]
     pub control: Control,
@@ -178,6 +181,16 @@ impl Transactions {
     }
 }
 
+/// Requests that are never shed, beside those that say so themselves (`urn:service:sos`, Resource-Priority).
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Privileges {
+    /// User parts of Request-URIs that make an emergency call, such as "112"; none by default.
+    pub emergency_numbers: Vec<EmergencyNumber>,
+    /// Networks whose OPTIONS ask whether the server is there, such as "192.0.2.0/28"; none by default.
+    pub probers: Vec<Network>,
+}
+
 /// The control socket.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
@@ -308,16 +321,16 @@ impl GateKind {
 }
 
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
-/// the messages that the server is measured to serve (`"80%"`), or `"off"`. What is above is handed over last, and never
+/// the messages that the server is measured to serve (`"60%"`), or `"off"`. What is above is handed over last, and never
 /// refused; below capacity nothing is lost by it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// BYE, PRACK and requests with a To tag. Default 80 % of the rate: of a peer that sends all calls, with re-INVITE, INFO
+    /// BYE, PRACK and requests with a To tag. Default 60 % of the rate: of a peer that sends all calls, with re-INVITE, INFO
     /// and BYE in each, they are half of the messages. Smaller: such calls suffer in overload; larger: one source that
     /// forges dialogs leaves less to calls.
     pub in_dialog_per_source: Rate,
-    /// ACK, CANCEL and responses. Default 80 % of the rate.
+    /// ACK, CANCEL and responses. Default 60 % of the rate.
     pub control_per_source: Rate,
     /// Emergency calls. Default half of the rate.
     pub emergency_per_source: Rate,
@@ -327,7 +340,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let most = Rate(Cap::Share(0.8));
+        let most = Rate(Cap::Share(0.6));
         Self {
             in_dialog_per_source: most,
             control_per_source: most,

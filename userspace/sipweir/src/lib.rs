@@ -11,6 +11,7 @@ pub mod lane;
 pub mod limits;
 pub mod local;
 pub mod prefix;
+pub mod privileged;
 pub mod processor;
 pub mod reply_policy;
 pub mod transactions;

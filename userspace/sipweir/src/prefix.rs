@@ -26,6 +26,20 @@ const fn mask_of(len: u8) -> u128 {
     if len == 0 { 0 } else { !0 << (128 - len as u32) }
 }
 
+impl Prefix {
+    /// Its first address.
+    #[must_use]
+    pub const fn network(self) -> IpAddr {
+        self.network
+    }
+
+    /// Its length.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.len
+    }
+}
+
 impl FromStr for Prefix {
     type Err = String;
 

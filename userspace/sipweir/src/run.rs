@@ -29,6 +29,7 @@ use crate::handoff::embedded::{Exchange, PacketBytes};
 use crate::handoff::kernel::{Egress, Server, packet_socket};
 use crate::local::{LetterBox, LocalAddresses};
 use crate::netdev;
+use crate::privileged::Privileged;
 use crate::processor::{Answerer, Processor};
 use crate::status;
 use crate::transactions::{Occupancy, Sweeper, Transactions};
@@ -273,6 +274,7 @@ impl Instance {
             queue,
             seed: Seed(settings.seed),
             transactions: Transactions::new(self.transactions.clone()),
+            privileged: Privileged::new(&config.privileges),
             local: self.local.clone(),
             letters: Arc::clone(&letters),
             wake: Arc::clone(&wake),

@@ -40,6 +40,7 @@ use crate::handoff::kernel::{Egress, kick_all};
 use crate::lane::{Lane, Waiting};
 use crate::limits;
 use crate::local::{LetterBox, LocalAddresses};
+use crate::privileged::Privileged;
 use crate::side_door::SideDoor;
 use crate::transactions::Transactions;
 use crate::wake::Wake;
@@ -86,6 +87,8 @@ pub struct Parts {
     pub seed: Seed,
     /// Which requests were seen lately.
     pub transactions: Transactions,
+    /// Whom the configuration exempts from the gate.
+    pub privileged: Privileged,
     /// From whom nothing can come.
     pub local: LocalAddresses,
     /// A newer list of them.

@@ -92,8 +92,7 @@ fn in_overload_it_is_shed_whatever_its_size() {
         discard_at: Threshold::Messages(3),
         share: 0.0,
     });
-    let setup =
-        Setup { gate, queue_target: 1, max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
+    let setup = Setup { gate, queue_target: 1, max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
     let (mut bench, outside) = bench(&setup, 8);
     bench.server.set_waiting(1);
     turn(&mut bench);
@@ -114,8 +113,7 @@ fn in_overload_it_is_shed_whatever_its_size() {
 
 #[test]
 fn without_a_large_buffer_an_original_is_shed_and_the_next_is_still_looked_at() {
-    let setup =
-        Setup { queue_target: 1, max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
+    let setup = Setup { queue_target: 1, max_wait_ns: 3600 * 1000 * MS, ..Setup::default() };
     let (mut bench, outside) = bench(&setup, 2);
     bench.server.set_waiting(1);
     turn(&mut bench);

@@ -17,6 +17,8 @@ fn settings(services: Vec<ServiceAddress>) -> Settings {
         vlans: None,
         not_sip_drop: false,
         single_ring: false,
+        emergency_numbers: vec![],
+        probers: vec![],
         transaction_buckets: 0,
     }
 }

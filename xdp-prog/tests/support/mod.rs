@@ -40,6 +40,8 @@ pub(crate) fn settings() -> Settings {
         link_addresses: None,
         vlans: None,
         single_ring: false,
+        emergency_numbers: vec![],
+        probers: vec![],
         transaction_buckets: 0,
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use overload::Threshold;
 use xdp_prog::LINK_ADDRESSES_MAX;
 use xdp_prog::abi::SERVICES_MAX;
+use xdp_prog::{EMERGENCY_NUMBERS_MAX, PROBERS_MAX};
 
 use super::{Config, Frames, GateKind, HandoffKind, Limit, Peer, Problem, Reply, Service, Taken};
 use crate::prefix::Prefix;
@@ -60,6 +61,14 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
             "transactions.memory_mib".into(),
             format!("{memory_mib} is neither 0 nor a power of two up to 256"),
         );
+    }
+    for (key, count, most) in [
+        ("emergency_numbers", config.privileges.emergency_numbers.len(), EMERGENCY_NUMBERS_MAX),
+        ("probers", config.privileges.probers.len(), PROBERS_MAX),
+    ] {
+        if count > most {
+            report(format!("privileges.{key}"), format!("{count} of them; up to {most} are possible"));
+        }
     }
     frames(&config.frames, &mut report);
     if let Taken::Listed(vlans) = &config.xdp.vlans

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
 use crate::limits::Cap;
+use crate::prefix::Prefix;
 
 /// A time span as `"400ms"`, `"1.5s"`, `"200us"`; in nanoseconds inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -295,5 +296,29 @@ impl<'de> Deserialize<'de> for Seed {
             *word = u64::from_str_radix(digits, 16).map_err(|_parse| wrong())?;
         }
         Ok(Self(words))
+    }
+}
+
+/// A number that makes a call an emergency call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmergencyNumber(pub sip::Number);
+
+impl<'de> Deserialize<'de> for EmergencyNumber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        sip::Number::of_text(&text).map(Self).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is no number of 1 to 7 digits (or +, *, #), such as \"112\""))
+        })
+    }
+}
+
+/// A network, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network(pub Prefix);
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(de::Error::custom)
     }
 }

@@ -135,8 +135,7 @@ fn a_reply_leaves_from_the_address_and_port_of_the_service() {
     let datagram = sip::write_datagram_headers(&mut packet, to, service).expect("headers");
     // The reply packet is the request turned around.
     let mut reply = vec![0; LARGE_LEN];
-    let len =
-        sip::write_answer_packet(&packet, &datagram, to, b"SIP/2.0 503", &mut reply).expect("a reply");
+    let len = sip::write_answer_packet(&packet, &datagram, to, b"SIP/2.0 503", &mut reply).expect("a reply");
     assert!(door.send(&reply[..len]));
     let mut buffer = [0; 64];
     let (len, from) = peer.recv_from(&mut buffer).expect("the reply");

@@ -139,7 +139,10 @@ impl Worker {
         let (class, method, marker) = if class == Class::Undecided {
             let findings = KernelFindings { start_line_len: meta.start_line_len, method, marker };
             let message = sip::classify_rest(datagram.payload(packet), &findings);
-            (message.class, message.method, message.marker)
+            let source = datagram.source.ip();
+            let class =
+                self.parts.privileged.raise(message.class, message.method, datagram.payload(packet), source);
+            (class, message.method, message.marker)
         } else {
             (class, method, marker)
         };

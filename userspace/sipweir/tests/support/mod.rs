@@ -27,6 +27,7 @@ use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::Lane;
 use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
+use sipweir::privileged::Privileged;
 use sipweir::reply_policy::ReplyPolicy;
 use sipweir::side_door::SideDoor;
 use sipweir::transactions::Transactions;
@@ -194,6 +195,7 @@ impl Bench {
             queue: 0,
             seed: Seed([1, 2, 3, 4]),
             transactions: Transactions::new(Some(Arc::clone(&table))),
+            privileged: Privileged::default(),
             local: setup.local.clone(),
             letters: Arc::clone(&letters),
             wake: Arc::new(Wake::new().expect("eventfd")),
