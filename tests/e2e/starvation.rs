@@ -35,8 +35,8 @@ fn calls_are_served_beside(
     let topology = Topology::new(&LinkPlan::default());
     let (from, to) = (topology.another_caller(3), topology.service());
     let server = SlowServer::start(&topology.server, to, COST);
-    // A flood from the first second on would be measured by what the server is taken to do before anybody has seen it.
-    let mut sipweir = Sipweir::start(&topology.server, &(configuration() + "initial_rate = 250\n"));
+    let limits = "initial_rate = 250\nlimits.in_dialog_per_source = 120\n";
+    let mut sipweir = Sipweir::start(&topology.server, &(configuration() + limits));
     let flood =
         Flood::start(&topology.callers, from, to, rate_per_s, move |number| datagram(from, to, number));
     let load = CallLoad::at(calls_per_s).ending_after(SECONDS * calls_per_s);
@@ -69,7 +69,7 @@ fn calls_below_capacity_are_served_beside_a_flood_that_is_not_sip() {
     });
 }
 
-/// One source whose in-dialog requests nobody has asked for. Up to its share it is believed, and the calls need less than
+/// One source whose in-dialog requests nobody has asked for. Up to its cap it is believed, and the calls need less than
 /// what that leaves; above it, it may take nothing from them.
 #[test]
 fn calls_below_capacity_are_served_beside_a_flood_of_forged_byes() {

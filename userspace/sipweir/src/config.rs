@@ -321,16 +321,15 @@ impl GateKind {
 }
 
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
-/// the messages that the server is measured to serve (`"60%"`), or `"off"`. What is above is handed over last, and never
+/// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and never
 /// refused; below capacity nothing is lost by it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// BYE, PRACK and requests with a To tag. Default 60 % of the rate: of a peer that sends all calls, with re-INVITE, INFO
-    /// and BYE in each, they are half of the messages. Smaller: such calls suffer in overload; larger: one source that
-    /// forges dialogs leaves less to calls.
+    /// BYE, PRACK and requests with a To tag. Default off: where one peer carries all calls they are half of the messages, and
+    /// cost a server so much less than calls that no share of the measured rate is safe. Set it where peers are many.
     pub in_dialog_per_source: Rate,
-    /// ACK, CANCEL and responses. Default 60 % of the rate.
+    /// ACK, CANCEL and responses. Default off: an ACK that is served last may end a call.
     pub control_per_source: Rate,
     /// Emergency calls. Default half of the rate.
     pub emergency_per_source: Rate,
@@ -340,10 +339,9 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let most = Rate(Cap::Share(0.6));
         Self {
-            in_dialog_per_source: most,
-            control_per_source: most,
+            in_dialog_per_source: Rate(Cap::Off),
+            control_per_source: Rate(Cap::Off),
             emergency_per_source: Rate(Cap::Share(0.5)),
             prober_per_source: Rate(Cap::PerSecond(10.0)),
         }

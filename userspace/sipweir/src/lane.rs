@@ -138,7 +138,7 @@ impl Lane {
         // No packet is longer than a datagram of UDP and its headers.
         self.credit.handed(packet_len as u32);
         // The mix is what the server gets while originals wait: an idle night of keep-alives says nothing about it.
-        if class == Class::Original || self.queue.len_of(Queue::New) > 0 {
+        if self.queue.len_of(Queue::New) > 0 {
             self.mix.handed(class == Class::Original);
         }
         self.counters.outcome(class, Outcome::HandedOver);
