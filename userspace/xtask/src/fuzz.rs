@@ -13,8 +13,6 @@ use crate::command;
 use crate::need_root;
 use crate::packages::{self, Purpose};
 
-/// Seconds of each target in CI: enough to see that it runs and to find what is easy to find.
-pub(crate) const SECONDS_IN_CI: u64 = 5;
 /// Seconds of each target otherwise.
 const SECONDS: u64 = 60;
 
@@ -73,14 +71,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         run_target(target, options.seconds.unwrap_or(SECONDS), options.seed, &options.arguments)?;
     }
     Ok(())
-}
-
-/// Runs every target for so many seconds.
-///
-/// # Errors
-/// As of [`run`].
-pub(crate) fn run_targets(seconds: u64) -> Result<()> {
-    TARGETS.iter().try_for_each(|target| run_target(target, seconds, Some(1), &[]))
 }
 
 fn differential(options: &Options) -> Result<()> {

@@ -67,8 +67,7 @@ impl Requests {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let memory: Vec<AtomicU64> =
-        std::iter::repeat_with(|| AtomicU64::new(0)).take(BUCKETS * SLOTS).collect();
+    let memory: Vec<AtomicU64> = std::iter::repeat_with(|| AtomicU64::new(0)).take(BUCKETS * SLOTS).collect();
     let Some(table) = TransactionTable::new(&memory) else { return ExitCode::FAILURE };
     let word = |lane: u64| (options.seed + lane).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let seed = Seed([word(1), word(2), word(3), word(4)]);
@@ -103,7 +102,10 @@ fn main() -> ExitCode {
         }
     }
     let share = known as f64 / copies.max(1) as f64;
-    println!("{} requests at {REQUESTS_PER_S}/s: {false_copies} taken for copies, {evicted} evicted", options.requests);
+    println!(
+        "{} requests at {REQUESTS_PER_S}/s: {false_copies} taken for copies, {evicted} evicted",
+        options.requests
+    );
     println!("{copies} copies by timer E: {known} known, {:.4} %", share * 100.0);
     if false_copies == 0 && share >= 0.999 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
