@@ -16,6 +16,9 @@ const TIME_SHIFT: u32 = 30;
 /// Units of time after which a request is forgotten: more than 64·T1 = 32 s whatever the rounding.
 const AGE_MAX: u64 = 30;
 
+/// What looks as old as this lies in the future: what is older than the sweeps let it become does not exist.
+const FUTURE: u64 = 192;
+
 const OTHER_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 const OTHER_BUCKET_SHIFT: u32 = 42;
 
@@ -64,7 +67,9 @@ impl Slot {
     }
 
     const fn age(self, now: Nanos) -> u64 {
-        time_of(now).wrapping_sub(self.0 >> LAST_SHIFT) & TIME_MASK
+        let age = time_of(now).wrapping_sub(self.0 >> LAST_SHIFT) & TIME_MASK;
+        // A worker's time is that of its turn, and the XDP program may have counted a copy since.
+        if age >= FUTURE { 0 } else { age }
     }
 
     /// The slot with one datagram more. Copies are counted anew when the span of a client's timers is over: what

@@ -154,6 +154,19 @@ fn at_half_load_no_transaction_is_lost() {
 }
 
 #[test]
+fn a_copy_that_was_counted_after_the_turn_began_does_not_hide_its_request() {
+    for start in (0..300).map(|step| step * SECOND / 3) {
+        let memory = memory(16);
+        let table = table(&memory);
+        let later = start + 2 * SECOND;
+        table.settle(7, Queued, start);
+        assert!(table.recall(7, later).is_some());
+        assert_eq!(table.settle(7, Shed, start), Entered::Updated, "{start}");
+        assert_eq!(table.recall(7, later).map(|known| known.state), Some(Shed), "{start}");
+    }
+}
+
+#[test]
 fn a_table_is_a_power_of_two_of_buckets() {
     assert!(TransactionTable::new(&[]).is_none());
     assert!(TransactionTable::new(&memory(3)).is_none());
