@@ -4,7 +4,7 @@
 //!  RX rings of the queue         waiting queue (per service)        out
 //!  0 control ── cap ─────────┐   ┌─ control ─┐
 //!  1 new ─────── gate ───────┼──▶├─ new ─────┼── credit ──▶ hand-off: kernel or embedded
-//!  2 retransmission ─────────┘   └─ copy ────┘   (above the cap of its source, control goes to new or copy)
+//!  2 retransmission ─────────┘   └─ copy ────┘   (above the cap of its source, control goes to copy)
 //!  3 reject ─────────────────────────────────── budget ──▶ stateless reply by TX
 //!  side door ── class, gate ──▶ (the same queues)
 //! ```
@@ -15,8 +15,8 @@
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
 //! How packets get from the rings into the queue is in `worker/receive.rs`, from the side door in `worker/side.rs`, how
-//! they are answered in `worker/answer.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works (`handoff`), what a reply
-//! says (`sip`).
+//! they are answered in `worker/answer.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works
+//! (`handoff`), what a reply says (`sip`).
 
 mod answer;
 mod receive;
@@ -374,7 +374,8 @@ impl Worker {
         self.parts.wake.awake();
     }
 
-    /// Takes over what changes slowly, at most once a second: the host's addresses and the kernel's own counters. An error says that the interface is gone.
+    /// Takes over what changes slowly, at most once a second: the host's addresses and the kernel's own counters. An error
+    /// says that the interface is gone.
     fn statistics(&mut self, now_ns: u64) -> Result<(), afxdp::Errno> {
         if now_ns.saturating_sub(self.statistics_ns) < HEARTBEAT_NS {
             return Ok(());
