@@ -32,11 +32,11 @@ mod destination;
 mod feedback;
 mod gate;
 mod hysteretic;
+mod keyed_buckets;
 mod levels;
 mod mix;
 mod queue;
 mod rate;
-mod source_limit;
 mod threshold;
 mod transactions;
 mod truesize;
@@ -50,11 +50,11 @@ pub use destination::DestinationCap;
 pub use feedback::{Advice, Feedback};
 pub use gate::{Decision, Discipline, Gate, GateState, GateWord, ShedReason};
 pub use hysteretic::Hysteretic;
+pub use keyed_buckets::{Allowance, KeyedBuckets};
 pub use levels::Levels;
 pub use mix::Mix;
 pub use queue::{CallQueue, Lane, QueueCapacity, SURPLUS_PER_CALL_MAX, Served};
 pub use rate::{RateConfig, ServiceRate};
-pub use source_limit::{Allowance, KeyedBuckets};
 pub use threshold::{ParseThresholdError, Threshold};
 pub use transactions::{
     BUCKETS_MAX, COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, SLOTS, TransactionState,

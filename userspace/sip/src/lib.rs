@@ -37,5 +37,5 @@ pub use refusal::{ControlGiven, NoReply, Refusal, Reply, ReplyLine, RetryAfter};
 pub use reply::{is_ack_of_own_reply, write_reply, write_response};
 pub use reply_packet::{write_answer_packet, write_reply_packet};
 pub use start_line::{Marker, StartLine};
-pub use txn::{Seed, destination_key, share_hash, source_key, transaction_hash};
+pub use txn::{Seed, address_key, share_hash, transaction_hash};
 pub use wire::{Datagram, Services, parse_packet};

@@ -19,14 +19,10 @@ use crate::start_line::Marker;
 const SHARE_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Multiplies the length into the result, so that trailing zero bytes count.
 const LENGTH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Stands where a source address would, so that a key of a source is not a datagram's hash.
-const SOURCE_SALT: u64 = 0x736f_7572_6365_2d21;
+/// Stands where a source address would, so that the key of an address is not a datagram's hash.
+const ADDRESS_SALT: u64 = 0x736f_7572_6365_2d21;
 /// Stands where a source address would, so that a Call-ID's hash is not a datagram's.
 const CALL_SALT: u64 = 0x6361_6c6c_2d69_6421;
-/// The same for the hash of a destination.
-const DESTINATION_SALT: u64 = 0x6465_7374_2d69_7021;
-/// The part of an IPv6 address that names its subnet (RFC 4291 section 2.5.4).
-const SUBNET_MASK: u128 = !0 << 64;
 
 /// The secret of a front-end, or of a group of front-ends that share traffic. Drawn at start; nodes with the
 /// same seed give the same answers.
@@ -71,26 +67,15 @@ pub(crate) fn hash_call_id(seed: &Seed, value: &[u8]) -> u64 {
     nonzero(hash_parts(seed, CALL_SALT, 0, value, &[]))
 }
 
-/// A keyed hash of who sent a message, never 0. `kind` tells uses apart. An IPv6 source is its /64: a single host
-/// may take any address in it.
+/// A keyed hash of a peer, never 0. `kind` tells uses apart. An IPv6 peer is its /64: a single host may take any
+/// address in it (RFC 4291 section 2.5.4).
 #[must_use]
-pub fn source_key(seed: &Seed, source: IpAddr, kind: u8) -> u64 {
+pub fn address_key(seed: &Seed, peer: IpAddr, kind: u8) -> u64 {
     let low = u64::from(kind);
-    nonzero(match source.to_canonical() {
-        IpAddr::V4(v4) => hash_parts(seed, SOURCE_SALT, low, &v4.octets(), &[]),
-        IpAddr::V6(v6) => hash_parts(seed, SOURCE_SALT, low, &v6.octets()[..8], &[]),
+    nonzero(match peer.to_canonical() {
+        IpAddr::V4(v4) => hash_parts(seed, ADDRESS_SALT, low, &v4.octets(), &[]),
+        IpAddr::V6(v6) => hash_parts(seed, ADDRESS_SALT, low, &v6.octets()[..8], &[]),
     })
-}
-
-/// A keyed hash of where a reply goes, never 0: an IPv4 address, or an IPv6 subnet (/64), within which one host can
-/// take as many addresses as it likes. Like the other hashes it must not leave the machine.
-#[must_use]
-pub fn destination_key(seed: &Seed, destination: IpAddr) -> u64 {
-    let octets = match destination.to_canonical() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => (u128::from_be_bytes(v6.octets()) & SUBNET_MASK).to_be_bytes(),
-    };
-    nonzero(hash_parts(seed, DESTINATION_SALT, 0, &octets, &[]))
 }
 
 /// The message without leading line ends, in front of and behind the marker.

@@ -98,7 +98,7 @@ impl SourceLimits {
             Cap::Share(share) => share * rate_per_s,
             Cap::Off => return true,
         };
-        let key = sip::source_key(seed, source, kind);
+        let key = sip::address_key(seed, source, kind);
         self.buckets.take(key, tokens, Allowance { per_s, burst_ns: BURST_NS }, now_ns)
     }
 }

@@ -6,13 +6,16 @@
 use std::net::IpAddr;
 
 use overload::{DestinationCap, Feedback, GateWord, TokenBucket};
-use sip::{OverloadControl, Refusal, ReplyLine, RetryAfter, Seed, destination_key};
+use sip::{OverloadControl, Refusal, ReplyLine, RetryAfter, Seed, address_key};
 
 use crate::config::{self, GateKind};
 use crate::prefix::{Prefix, PrefixTable};
 
 /// The budget may be spent in bursts of this part of a second.
 const BURSTS_PER_S: u32 = 20;
+
+/// Tells the key of a destination from those of sources (`limits`); a worker keeps them in tables of their own anyway.
+const DESTINATION: u8 = u8::MAX;
 
 /// What one peer is told.
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +128,7 @@ impl ReplyPolicy {
             return Err(Silence::OverBudget);
         }
         let per_s = self.peers.find(peer).unwrap_or(self.others).per_s;
-        let destination = destination_key(seed, peer);
+        let destination = address_key(seed, peer, DESTINATION);
         if !self.destinations.has_token(destination, per_s, now_ns) {
             return Err(Silence::OverDestinationCap);
         }

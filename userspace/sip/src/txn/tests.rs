@@ -140,12 +140,13 @@ proptest! {
 }
 
 #[test]
-fn a_destination_is_an_ipv4_address_or_an_ipv6_subnet() {
+fn a_peer_is_an_ipv4_address_or_an_ipv6_subnet_and_each_use_has_its_own_key() {
     let seed = Seed([1, 2, 3, 4]);
-    let key = |text: &str| destination_key(&seed, text.parse().unwrap());
+    let key = |text: &str| address_key(&seed, text.parse().unwrap(), 0);
     assert_eq!(key("192.0.2.7"), key("::ffff:192.0.2.7"));
     assert_ne!(key("192.0.2.7"), key("192.0.2.8"));
     assert_eq!(key("2001:db8:1:2::7"), key("2001:db8:1:2:ffff::1"));
     assert_ne!(key("2001:db8:1:2::7"), key("2001:db8:1:3::7"));
-    assert_ne!(key("192.0.2.7"), destination_key(&Seed([9, 2, 3, 4]), "192.0.2.7".parse().unwrap()));
+    assert_ne!(key("192.0.2.7"), address_key(&Seed([9, 2, 3, 4]), "192.0.2.7".parse().unwrap(), 0));
+    assert_ne!(key("192.0.2.7"), address_key(&seed, "192.0.2.7".parse().unwrap(), 1));
 }

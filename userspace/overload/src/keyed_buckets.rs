@@ -1,4 +1,4 @@
-//! A cap per source: many token buckets under keys, in a table of fixed size.
+//! A cap for each of many: token buckets under keys, in a table of fixed size.
 //!
 //! What belongs here: how much each key may have, and what happens when there are more keys than places. What a key
 //! stands for (a source address, a destination, a kind of message) and what is done above the cap is the caller's.
@@ -20,7 +20,7 @@ use crate::{NANOS_PER_S, Nanos};
 /// Places that a key can be at. Smaller: keys share places sooner. Larger: more to search for each message.
 const WAYS: usize = 8;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Bucket {
     key: u64,
     /// When it is full again; in the past for one that is full.
@@ -37,8 +37,9 @@ pub struct Allowance {
 }
 
 /// Token buckets under keys. Nothing is allocated after construction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct KeyedBuckets {
+    /// INVARIANT: a power of two.
     sets: Box<[[Bucket; WAYS]]>,
 }
 
@@ -46,8 +47,9 @@ impl KeyedBuckets {
     /// Room for `keys` keys or a few more. Each takes 16 bytes.
     #[must_use]
     pub fn new(keys: usize) -> Self {
-        let empty = [Bucket { key: 0, full_at: 0 }; WAYS];
-        Self { sets: vec![empty; keys.div_ceil(WAYS).next_power_of_two()].into_boxed_slice() }
+        Self {
+            sets: vec![[Bucket::default(); WAYS]; keys.div_ceil(WAYS).next_power_of_two()].into_boxed_slice(),
+        }
     }
 
     /// Keys that there is room for.
@@ -56,40 +58,55 @@ impl KeyedBuckets {
         self.sets.len() * WAYS
     }
 
+    /// Whether a key has so many tokens now. Takes none.
+    #[must_use]
+    pub fn has(&self, key: u64, tokens: u32, allowance: Allowance, now: Nanos) -> bool {
+        let set = &self.sets[self.set_of(key)];
+        allowance.spend(set[place_of(set, key)].full_at, tokens, now).is_some()
+    }
+
     /// Takes `tokens` tokens of a key, all or none; false if they are not there. Zero tokens are always there. Keys
     /// should spread over all 64 bits, as a keyed hash does.
     #[must_use]
     pub fn take(&mut self, key: u64, tokens: u32, allowance: Allowance, now: Nanos) -> bool {
-        if tokens == 0 {
-            return true;
+        let set = self.set_of(key);
+        let set = &mut self.sets[set];
+        let bucket = &mut set[place_of(set, key)];
+        match allowance.spend(bucket.full_at, tokens, now) {
+            Some(full_at) => {
+                *bucket = Bucket { key, full_at };
+                true
+            }
+            None => false,
         }
-        if allowance.per_s.is_nan() || allowance.per_s <= 0.0 {
-            return false;
-        }
-        // The conversion stops at u64::MAX, which is "never".
-        let span = |count: u32| (f64::from(count) * NANOS_PER_S as f64 / allowance.per_s) as Nanos;
-        let bucket = self.bucket(key);
-        let full_at = bucket.full_at.max(now).saturating_add(span(tokens));
-        let fits = full_at.saturating_sub(now) <= allowance.burst_ns.max(span(1));
-        if fits {
-            bucket.full_at = full_at;
-        }
-        fits
     }
 
-    /// The bucket of a key; a new key gets the place that says least.
-    fn bucket(&mut self, key: u64) -> &mut Bucket {
+    const fn set_of(&self, key: u64) -> usize {
         // The number of sets is a power of two.
-        let set = (key >> 32) as usize & (self.sets.len() - 1);
-        let set = &mut self.sets[set];
-        let known = set.iter().position(|bucket| bucket.key == key);
-        let place = known.unwrap_or_else(|| {
-            let soonest = (0..WAYS).min_by_key(|way| set[*way].full_at).unwrap_or(0);
-            set[soonest] = Bucket { key, full_at: set[soonest].full_at };
-            soonest
-        });
-        &mut set[place]
+        (key >> 32) as usize & (self.sets.len() - 1)
     }
+}
+
+impl Allowance {
+    /// When a bucket will be full again after `tokens` more; `None` if they are not there.
+    fn spend(self, full_at: Nanos, tokens: u32, now: Nanos) -> Option<Nanos> {
+        if tokens == 0 {
+            return Some(full_at);
+        }
+        if self.per_s.is_nan() || self.per_s <= 0.0 {
+            return None;
+        }
+        // The conversion stops at u64::MAX, which is "never".
+        let span = |count: u32| (f64::from(count) * NANOS_PER_S as f64 / self.per_s) as Nanos;
+        let later = full_at.max(now).saturating_add(span(tokens));
+        (later.saturating_sub(now) <= self.burst_ns.max(span(1))).then_some(later)
+    }
+}
+
+/// The key's own place, or the one that it would take: that which is full soonest.
+fn place_of(set: &[Bucket; WAYS], key: u64) -> usize {
+    let known = set.iter().position(|bucket| bucket.key == key);
+    known.unwrap_or_else(|| (0..WAYS).min_by_key(|way| set[*way].full_at).unwrap_or(0))
 }
 
 #[cfg(test)]
