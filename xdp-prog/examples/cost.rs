@@ -92,17 +92,13 @@ fn with_transactions(plain: &[u8]) -> Result<(), Error> {
 }
 
 fn load(transaction_buckets: u32) -> Result<Classifier, Error> {
+    let seed = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x1357_9bdf_0246_8ace, 0xeca8_6420_fdb9_7531];
+    let service = ServiceAddress { ip: Some(IpAddr::V4(SERVICE)), port: PORT, reply_owed: true };
     Classifier::load(&Settings {
-        seed: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x1357_9bdf_0246_8ace, 0xeca8_6420_fdb9_7531],
-        services: vec![ServiceAddress { ip: Some(IpAddr::V4(SERVICE)), port: PORT, reply_owed: true }],
-        max_frame_len: 2048,
         link_addresses: Some(vec![[2, 0, 0, 0, 0, 1]]),
         vlans: Some([].into()),
-        not_sip_drop: false,
-        single_ring: false,
-        emergency_numbers: vec![],
-        probers: vec![],
         transaction_buckets,
+        ..Settings::new(seed, vec![service])
     })
 }
 

@@ -74,6 +74,24 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Settings that leave everything out that can be left out: frames of 2048 bytes, any link, no table, nobody
+    /// privileged.
+    #[must_use]
+    pub const fn new(seed: [u64; 4], services: Vec<ServiceAddress>) -> Self {
+        Self {
+            seed,
+            services,
+            max_frame_len: 2048,
+            not_sip_drop: false,
+            link_addresses: None,
+            vlans: None,
+            emergency_numbers: Vec::new(),
+            probers: Vec::new(),
+            single_ring: false,
+            transaction_buckets: 0,
+        }
+    }
+
     /// Refuses what cannot be meant.
     ///
     /// # Errors

@@ -38,23 +38,17 @@ impl Guard {
         let seed =
             [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
         let service = |ip, port, reply_owed| ServiceAddress { ip, port, reply_owed };
+        let services = vec![
+            service(Some(IpAddr::from(SERVICE_V4)), PORT, true),
+            service(Some(IpAddr::from(SERVICE_V6)), PORT, true),
+            service(None, ANY_PORT, false),
+        ];
+        // Any link: which frames are the host's is the configuration's matter, and tested with it. No table: what it makes
+        // of copies follows from what came before (xdp-prog/tests/transactions.rs).
         let settings = Settings {
-            seed,
-            services: vec![
-                service(Some(IpAddr::from(SERVICE_V4)), PORT, true),
-                service(Some(IpAddr::from(SERVICE_V6)), PORT, true),
-                service(None, ANY_PORT, false),
-            ],
             max_frame_len: FRAME_LEN,
             not_sip_drop: drop_not_sip,
-            // Any: which frames are the host's is the configuration's matter, and tested with it.
-            link_addresses: None,
-            vlans: None,
-            single_ring: false,
-            // What a table makes of copies follows from what came before: xdp-prog/tests/transactions.rs.
-            emergency_numbers: vec![],
-            probers: vec![],
-            transaction_buckets: 0,
+            ..Settings::new(seed, services)
         };
         let services = Services::new(settings.services.iter().map(|service| (service.ip, service.port)));
         Self { settings, services, seed: Seed(seed) }

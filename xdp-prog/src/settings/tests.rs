@@ -9,18 +9,7 @@ fn service(ip: Option<IpAddr>, port: u16) -> ServiceAddress {
 }
 
 fn settings(services: Vec<ServiceAddress>) -> Settings {
-    Settings {
-        seed: [1, 2, 3, 4],
-        services,
-        max_frame_len: 2048,
-        link_addresses: None,
-        vlans: None,
-        not_sip_drop: false,
-        single_ring: false,
-        emergency_numbers: vec![],
-        probers: vec![],
-        transaction_buckets: 0,
-    }
+    Settings::new([1, 2, 3, 4], services)
 }
 
 fn refusal(settings: &Settings) -> String {

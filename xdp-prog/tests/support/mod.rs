@@ -28,22 +28,14 @@ pub(crate) const SEED: [u64; 4] =
 /// Settings of most tests.
 pub(crate) fn settings() -> Settings {
     let service = |ip, port, reply_owed| ServiceAddress { ip, port, reply_owed };
-    Settings {
-        seed: SEED,
-        services: vec![
+    Settings::new(
+        SEED,
+        vec![
             service(Some(IpAddr::V4(SERVICE_V4)), PORT, true),
             service(Some(IpAddr::V6(SERVICE_V6)), PORT, true),
             service(None, ANY_PORT, false),
         ],
-        max_frame_len: 2048,
-        not_sip_drop: false,
-        link_addresses: None,
-        vlans: None,
-        single_ring: false,
-        emergency_numbers: vec![],
-        probers: vec![],
-        transaction_buckets: 0,
-    }
+    )
 }
 
 /// A classifier with those settings.
