@@ -19,7 +19,8 @@ use overload::{GateState, GateWord};
 use serde::Serialize;
 use sip::{Class, Reason, Seed, Services, Verdict};
 
-use crate::config::{Config, Listen};
+use crate::config::{Config, Listen, Privileges};
+use crate::privileged::Privileged;
 use memory::Memory;
 use reply::{Replies, ReplyAnswer};
 
@@ -105,7 +106,7 @@ struct UserAnswer {
     message: Option<(sip::Message, Option<u64>)>,
 }
 
-fn user_space(packet: &[u8], services: &Services, seed: &Seed) -> UserAnswer {
+fn user_space(packet: &[u8], services: &Services, privileged: &Privileged, seed: &Seed) -> UserAnswer {
     match sip::parse_packet(packet, services, FRAME_BYTES_MAX as usize) {
         Err((class, reason)) => UserAnswer {
             answer: Answer::new(class, Verdict::Pass, reason),
@@ -116,7 +117,7 @@ fn user_space(packet: &[u8], services: &Services, seed: &Seed) -> UserAnswer {
         },
         Ok((datagram, _service)) => {
             let payload = datagram.payload(packet);
-            let message = sip::classify(payload);
+            let message = privileged.raise(sip::classify(payload), payload, datagram.source.ip());
             let start = usize::from(message.start);
             let hash = Memory::remembers(message.class)
                 .then(|| sip::transaction_hash(seed, datagram.source.ip(), payload, start, message.marker));
@@ -164,7 +165,9 @@ pub fn main(args: &Args) -> ExitCode {
     let seed = config.as_ref().and_then(|config| config.seed.as_ref()).map_or(SEED, |seed| seed.0);
     let mut replies = args.reply.then(|| Replies::new(config.as_ref(), &endpoints, Seed(seed)));
     let services = Services::new(endpoints.iter().copied());
-    let kernel = match load(&endpoints, seed) {
+    let privileges = config.as_ref().map(|config| config.privileges.clone()).unwrap_or_default();
+    let privileged = Privileged::new(&privileges);
+    let kernel = match load(&endpoints, seed, &privileges) {
         Ok(kernel) => Some(kernel),
         Err(error) => {
             eprintln!("sipweir: without the XDP program's answers (\"kernel\": null): {error}");
@@ -183,7 +186,7 @@ pub fn main(args: &Args) -> ExitCode {
         let result = source::packets(file, &endpoints, &mut |recorded| {
             let source::Recorded { index, packet, .. } = recorded;
             at_ns = recorded.at_ns.unwrap_or(at_ns);
-            let user = user_space(packet, &services, &Seed(seed));
+            let user = user_space(packet, &services, &privileged, &Seed(seed));
             let hash = user.message.and_then(|(_, hash)| hash);
             let seen = user
                 .message
@@ -238,24 +241,20 @@ fn display(file: &Path) -> std::path::Display<'_> {
 fn load(
     endpoints: &[(Option<IpAddr>, u16)],
     seed: [u64; 4],
+    privileges: &Privileges,
 ) -> Result<xdp_prog::Classifier, xdp_prog::Error> {
     let address = |(ip, port): &(Option<IpAddr>, u16)| xdp_prog::ServiceAddress {
         ip: *ip,
         port: *port,
         reply_owed: true,
     };
+    // Any link: a recording may be of any host.
     let mut classifier = xdp_prog::Classifier::load(&xdp_prog::Settings {
-        seed,
-        services: endpoints.iter().map(address).collect(),
         max_frame_len: FRAME_BYTES_MAX,
-        // A recording may be of any host.
-        link_addresses: None,
-        vlans: None,
-        not_sip_drop: false,
-        single_ring: false,
-        emergency_numbers: vec![],
-        probers: vec![],
+        emergency_numbers: privileges.number_keys(),
+        probers: privileges.networks(),
         transaction_buckets: memory::BUCKETS,
+        ..xdp_prog::Settings::new(seed, endpoints.iter().map(address).collect())
     })?;
     for service in 0..endpoints.len() {
         classifier.publish_gate(service, 0, GateWord::new(GateState::Overload, u32::MAX).bits())?;

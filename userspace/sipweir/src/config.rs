@@ -191,6 +191,20 @@ pub struct Privileges {
     pub probers: Vec<Network>,
 }
 
+impl Privileges {
+    /// The numbers as the XDP program compares them.
+    #[must_use]
+    pub fn number_keys(&self) -> Vec<u64> {
+        self.emergency_numbers.iter().map(|number| number.0.key()).collect()
+    }
+
+    /// The networks as the XDP program's table takes them: address and bits.
+    #[must_use]
+    pub fn networks(&self) -> Vec<(std::net::IpAddr, u8)> {
+        self.probers.iter().map(|network| (network.0.network(), network.0.bits())).collect()
+    }
+}
+
 /// The control socket.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use sip::start_line::{StartLine, StartLineKind};
-use sip::{Class, Method, Number, dialled_number};
+use sip::{Class, Message, Method, Number, Reason, dialled_number};
 
 use crate::config::Privileges;
 use crate::prefix::PrefixTable;
@@ -36,20 +36,20 @@ impl Privileged {
         }
     }
 
-    /// The class of a message that was found to be of `class`: an original may be more than that.
+    /// What was found out about a message, raised: an original may be more than that.
     #[must_use]
-    pub fn raise(&self, class: Class, method: Method, datagram: &[u8], source: IpAddr) -> Class {
-        if class != Class::Original {
-            return class;
+    pub fn raise(&self, found: Message, datagram: &[u8], source: IpAddr) -> Message {
+        if found.class != Class::Original {
+            return found;
         }
         if !self.numbers.is_empty() && dialled(datagram).is_some_and(|number| self.numbers.contains(&number))
         {
-            return Class::Emergency;
+            return Message { class: Class::Emergency, reason: Reason::EmergencyCall, ..found };
         }
-        if method == Method::Options && self.probers.find(source).is_some() {
-            return Class::Prober;
+        if found.method == Method::Options && self.probers.find(source).is_some() {
+            return Message { class: Class::Prober, reason: Reason::ProberSource, ..found };
         }
-        class
+        found
     }
 }
 
@@ -62,42 +62,37 @@ fn dialled(datagram: &[u8]) -> Option<Number> {
 
 #[cfg(test)]
 mod tests {
-    use sip::{Class, Method};
+    use sip::Class;
 
     use super::Privileged;
     use crate::config::Config;
 
-    fn raise(class: Class, method: Method, first: &str, source: &str) -> Class {
+    fn class_of(first: &str, source: &str) -> Class {
         let config = Config::parse(
             "test.toml",
             "interface = \"eth0\"\n[service.main]\nlisten = \"192.0.2.1:5060\"\nhandoff = \"kernel\"\n\
              [privileges]\nemergency_numbers = [\"112\", \"911\"]\nprobers = [\"10.0.0.0/8\", \"2001:db8::1\"]\n",
         )
         .expect("valid");
-        let datagram = format!("{first} SIP/2.0\r\nVia: SIP/2.0/UDP a\r\n\r\n");
-        Privileged::new(&config.privileges).raise(
-            class,
-            method,
-            datagram.as_bytes(),
-            source.parse().expect("IP"),
-        )
+        let datagram = format!("{first}\r\nVia: SIP/2.0/UDP a\r\n\r\n").into_bytes();
+        let privileged = Privileged::new(&config.privileges);
+        privileged.raise(sip::classify(&datagram), &datagram, source.parse().expect("IP")).class
     }
 
     #[test]
     fn an_original_to_an_emergency_number_or_from_a_prober_is_never_shed() {
         use Class::{Copy, Emergency, Original, Prober};
-        use Method::{Invite, Options};
-        for (class, method, first, source, expected) in [
-            (Original, Invite, "INVITE sip:112@example.com", "192.0.2.7", Emergency),
-            (Original, Invite, "INVITE tel:911;rtx=0", "192.0.2.7", Emergency),
-            (Original, Invite, "INVITE sip:1124@example.com", "192.0.2.7", Original),
-            (Original, Options, "OPTIONS sip:example.com", "10.1.2.3", Prober),
-            (Original, Options, "OPTIONS sip:example.com", "2001:db8::1", Prober),
-            (Original, Options, "OPTIONS sip:example.com", "192.0.2.7", Original),
-            (Original, Invite, "INVITE sip:a@example.com", "10.1.2.3", Original),
-            (Copy, Options, "OPTIONS sip:112@example.com", "10.1.2.3", Copy),
+        for (first, source, expected) in [
+            ("INVITE sip:112@example.com SIP/2.0", "192.0.2.7", Emergency),
+            ("INVITE tel:911;rtx=0 SIP/2.0", "192.0.2.7", Emergency),
+            ("INVITE sip:1124@example.com SIP/2.0", "192.0.2.7", Original),
+            ("OPTIONS sip:example.com SIP/2.0", "10.1.2.3", Prober),
+            ("OPTIONS sip:example.com SIP/2.0", "2001:db8::1", Prober),
+            ("OPTIONS sip:example.com SIP/2.0", "192.0.2.7", Original),
+            ("INVITE sip:a@example.com SIP/2.0", "10.1.2.3", Original),
+            ("OPTIONS sip:112@example.com SIP/2.0 rtx=1", "10.1.2.3", Copy),
         ] {
-            assert_eq!(raise(class, method, first, source), expected, "{first} from {source}");
+            assert_eq!(class_of(first, source), expected, "{first} from {source}");
         }
     }
 }

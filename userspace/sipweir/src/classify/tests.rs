@@ -7,6 +7,7 @@ use super::reply::Replies;
 use super::source::{SourceError, packets};
 use super::{MarkerAnswer, SEED, user_space};
 use crate::config::Config;
+use crate::privileged::Privileged;
 
 const ENDPOINTS: [(Option<std::net::IpAddr>, u16); 1] = [(None, 5060)];
 const INVITE: &[u8] = b"INVITE sip:bob@example.com SIP/2.0 rtx=2\r\nTo: <sip:bob@example.com>\r\n\r\n";
@@ -45,7 +46,7 @@ fn pcap(link_type: u32, frames: &[&[u8]]) -> Vec<u8> {
 fn a_raw_message_is_answered_as_a_datagram_to_the_service() {
     let path = file("raw.sip", INVITE);
     let found = collect(&path).expect("read");
-    let answer = user_space(&found[0], &Services::new(ENDPOINTS), &Seed(SEED));
+    let answer = user_space(&found[0], &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED));
     assert_eq!(
         (answer.answer.class, answer.answer.verdict, answer.answer.reason),
         ("copy", "ring_retransmission", "marker")
@@ -64,8 +65,14 @@ fn packets_of_a_capture_come_in_order_with_their_tags() {
     let path = file("two.pcap", &pcap(1, &[&plain, &tagged, &[0; 20]]));
     let found = collect(&path).expect("read");
     assert_eq!(found, [plain, tagged.clone(), vec![0; 20]]);
-    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS), &Seed(SEED)).answer.class, "copy");
-    assert_eq!(user_space(&found[2], &Services::new(ENDPOINTS), &Seed(SEED)).answer.reason, "not_ip");
+    assert_eq!(
+        user_space(&tagged, &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED)).answer.class,
+        "copy"
+    );
+    assert_eq!(
+        user_space(&found[2], &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED)).answer.reason,
+        "not_ip"
+    );
     for path in [raw, path] {
         std::fs::remove_file(path).expect("remove");
     }
@@ -100,7 +107,10 @@ fn pcapng_captures_with_two_tags_are_read() {
     tagged.splice(12..12, [0x88, 0xa8, 0x00, 0x05, 0x81, 0x00, 0x00, 0x07]);
     let path = file("two.pcapng", &pcapng(1, &[&plain, &tagged]));
     assert_eq!(collect(&path).expect("read"), [plain, tagged.clone()]);
-    assert_eq!(user_space(&tagged, &Services::new(ENDPOINTS), &Seed(SEED)).answer.class, "copy");
+    assert_eq!(
+        user_space(&tagged, &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED)).answer.class,
+        "copy"
+    );
     let cooked = file("cooked.pcapng", &pcapng(113, &[&[0; 60]]));
     assert!(matches!(collect(&cooked).expect_err("link type"), SourceError::LinkType(113)));
     for path in [raw, path, cooked] {

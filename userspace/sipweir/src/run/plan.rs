@@ -118,18 +118,8 @@ impl Plan {
             },
             not_sip_drop: config.xdp.not_sip == NotSip::Drop,
             single_ring,
-            emergency_numbers: config
-                .privileges
-                .emergency_numbers
-                .iter()
-                .map(|number| number.0.key())
-                .collect(),
-            probers: config
-                .privileges
-                .probers
-                .iter()
-                .map(|prefix| (prefix.0.network(), prefix.0.bits()))
-                .collect(),
+            emergency_numbers: config.privileges.number_keys(),
+            probers: config.privileges.networks(),
             transaction_buckets: if single_ring { 0 } else { config.transactions.buckets() },
         }
     }

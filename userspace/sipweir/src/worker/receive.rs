@@ -138,11 +138,10 @@ impl Worker {
         let method = Method::from_u8(meta.method).unwrap_or(Method::Other);
         let (class, method, marker) = if class == Class::Undecided {
             let findings = KernelFindings { start_line_len: meta.start_line_len, method, marker };
-            let message = sip::classify_rest(datagram.payload(packet), &findings);
-            let source = datagram.source.ip();
-            let class =
-                self.parts.privileged.raise(message.class, message.method, datagram.payload(packet), source);
-            (class, message.method, message.marker)
+            let payload = datagram.payload(packet);
+            let found = sip::classify_rest(payload, &findings);
+            let message = self.parts.privileged.raise(found, payload, datagram.source.ip());
+            (message.class, message.method, message.marker)
         } else {
             (class, method, marker)
         };

@@ -98,11 +98,10 @@ impl Worker {
 
     /// Classifies a datagram and finds it a place to wait in; what cannot wait is finished here.
     fn admit(&mut self, index: usize, large: Large, received: &Received, now_ns: u64) -> Option<Arrived> {
-        let found = sip::classify(received.datagram.payload(large.packet()));
         let (payload, source) = (received.datagram.payload(large.packet()), received.datagram.source.ip());
-        let class = self.parts.privileged.raise(found.class, found.method, payload, source);
+        let found = self.parts.privileged.raise(sip::classify(payload), payload, source);
         let (body, datagram) = (self.body_of(large), received.datagram);
-        let message = Waiting { body, datagram, class, marker: found.marker, txn: 0 };
+        let message = Waiting { body, datagram, class: found.class, marker: found.marker, txn: 0 };
         let mut arrived = Arrived::unhashed(index, received.arrival_ns, found.method, message);
         if self.parts.side_door.as_ref().is_none_or(|door| door.pool.free() > 0) {
             return Some(arrived);
