@@ -25,6 +25,11 @@ impl LocalAddresses {
         Self(addresses.into())
     }
 
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> {
+        self.0.iter().copied()
+    }
+
     /// Whether the address is on the list.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -103,11 +103,19 @@ impl ReplyPolicy {
     /// What a peer is told while the gate says `word`; `None` is silence.
     #[must_use]
     pub fn refusal(&mut self, peer: IpAddr, word: GateWord, now_ns: u64) -> Option<Refusal> {
-        let line = self.peers.find(peer).unwrap_or(self.others).line?;
+        let line = self.peer(peer).line?;
+        Some(self.refusal_of(line, word, now_ns))
+    }
+
+    fn peer(&self, peer: IpAddr) -> Peer {
+        self.peers.find(peer).unwrap_or(self.others)
+    }
+
+    fn refusal_of(&mut self, line: ReplyLine, word: GateWord, now_ns: u64) -> Refusal {
         let advice = self.feedback.advise(word, now_ns);
         let control =
             OverloadControl { percent: advice.percent, validity_ms: advice.validity_ms, seq: advice.seq };
-        Some(Refusal { line, retry_after_register: self.retry_after_register, control: Some(control) })
+        Refusal { line, retry_after_register: self.retry_after_register, control: Some(control) }
     }
 
     /// The right to answer a peer once, for [`ReplyPolicy::spend`] to be called with when the answer is on its way:
@@ -123,16 +131,16 @@ impl ReplyPolicy {
         word: GateWord,
         now_ns: u64,
     ) -> Result<Permit, Silence> {
-        let refusal = self.refusal(peer, word, now_ns).ok_or(Silence::ByChoice)?;
+        let Peer { line, per_s } = self.peer(peer);
+        let line = line.ok_or(Silence::ByChoice)?;
         if self.budget.available(now_ns) == 0 {
             return Err(Silence::OverBudget);
         }
-        let per_s = self.peers.find(peer).unwrap_or(self.others).per_s;
         let destination = address_key(seed, peer, DESTINATION);
         if !self.destinations.has_token(destination, per_s, now_ns) {
             return Err(Silence::OverDestinationCap);
         }
-        Ok(Permit { refusal, destination, per_s })
+        Ok(Permit { refusal: self.refusal_of(line, word, now_ns), destination, per_s })
     }
 
     /// Counts an answer that was sent.

@@ -2,8 +2,8 @@
 //!
 //! Set-up: control socket (the lock) → interface → XDP program loaded and attached, passing everything since
 //! its socket map is empty → hand-off device → per queue: UMEM, rings, lanes, worker thread → sockets into
-//! the map: from here on the workers serve → the side door is opened. Tear-down is the reverse and starts with detaching, so that new
-//! packets go to the kernel while the workers finish what they hold. If the process dies at any point, the
+//! the map: from here on the workers serve → the side door is opened. Tear-down is the reverse and starts with
+//! detaching, so that new packets go to the kernel while the workers finish what they hold. If the process dies at any point, the
 //! kernel closes link and sockets: packets pass.
 
 mod door;
@@ -43,7 +43,7 @@ use view::View;
 /// How often the main thread looks after workers and interface.
 const SUPERVISION: Duration = Duration::from_millis(250);
 
-/// How often the host's addresses are read.
+/// How often the host's addresses are read. Longer: what the host sends itself from a new address is lost for so long.
 const LOCAL_ADDRESSES: Duration = Duration::from_secs(1);
 
 /// Makes the processors of `embedded` services: (service name, share 1/n, number of the worker).
@@ -191,7 +191,8 @@ impl Instance {
                 return Err(error);
             }
         }
-        if let Err(error) = instance.door.open() {
+        let opened = instance.door.set_local_addresses(&instance.local).and_then(|()| instance.door.open());
+        if let Err(error) = opened {
             let _ended = instance.tear_down();
             return Err(error);
         }
@@ -332,7 +333,6 @@ impl Instance {
                 local_read = Instant::now();
                 self.tell_addresses(&mut local);
             }
-            self.door.refresh();
             if let Some(reason) = self.hand_off_lost() {
                 return Some(reason);
             }
@@ -364,13 +364,16 @@ impl Instance {
         None
     }
 
-    /// Leaves the host's addresses with the workers if they have changed.
-    fn tell_addresses(&self, known: &mut LocalAddresses) {
+    /// Leaves the host's addresses with the workers and the side door's program if they have changed.
+    fn tell_addresses(&mut self, known: &mut LocalAddresses) {
         // Without an answer the old ones hold.
         let Ok(addresses) = netdev::addresses_of_host() else { return };
         let now = LocalAddresses::new(addresses);
         if now != *known {
             *known = now;
+            if let Err(error) = self.door.set_local_addresses(known) {
+                tracing::warn!(%error, "cannot bring the host's addresses up to date at the side door");
+            }
             self.workers.iter().for_each(|worker| worker.letters.put(known.clone()));
         }
     }

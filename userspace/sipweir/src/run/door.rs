@@ -1,12 +1,11 @@
 //! Setting up the side door: program, sockets, and the way back for what is larger than a frame.
 
-use std::time::{Duration, Instant};
-
 use anyhow::Context as _;
 use sip::Services;
 use xdp_prog::Settings;
 
 use crate::config::Config;
+use crate::local::LocalAddresses;
 use crate::netdev;
 use crate::side_door::SideDoor;
 
@@ -18,34 +17,18 @@ pub(super) struct Door {
     program: xdp_prog::SideDoor,
     /// Open while this is there.
     attached: Option<xdp_prog::SideDoorAttached>,
-    refreshed: Instant,
 }
-
-/// How often the host's addresses are read anew. Longer: what the host sends itself from a new address is lost for so
-/// long.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Door {
     /// Loads the program for the guarded interface and what is stacked on it now.
     pub(super) fn load(settings: &Settings, devices: &[u32]) -> anyhow::Result<Self> {
         let program = xdp_prog::SideDoor::load(settings, devices)?;
-        let mut door = Self { program, attached: None, refreshed: Instant::now() };
-        door.program.set_local_addresses(netdev::addresses_of_host()?.into_iter().collect())?;
-        Ok(door)
+        Ok(Self { program, attached: None })
     }
 
-    /// Brings the host's addresses up to date, now and then.
-    pub(super) fn refresh(&mut self) {
-        if self.refreshed.elapsed() < REFRESH_INTERVAL {
-            return;
-        }
-        self.refreshed = Instant::now();
-        let entered = netdev::addresses_of_host()
-            .map_err(anyhow::Error::from)
-            .and_then(|addresses| Ok(self.program.set_local_addresses(addresses.into_iter().collect())?));
-        if let Err(error) = entered {
-            tracing::warn!(%error, "cannot bring the host's addresses up to date at the side door");
-        }
+    /// Tells the program the host's addresses: what comes from them is not for us.
+    pub(super) fn set_local_addresses(&mut self, addresses: &LocalAddresses) -> anyhow::Result<()> {
+        Ok(self.program.set_local_addresses(addresses.iter().collect())?)
     }
 
     /// Opens the sockets for the worker and enters them into the program's map.
