@@ -12,10 +12,14 @@
 //!   broken, run by libFuzzer, which looks for bytes that reach code not reached before. They know nothing of
 //!   libFuzzer, so ordinary tests run them too.
 //!
+//! - The **copies** ([`copies`], `sipweir-copies`): requests without end through the transaction table, none of which may
+//!   pass for a copy.
+//!
 //! Every message of a run follows from the run's seed and its own number, so any finding can be made again. Not here:
 //! tests of single behaviours, which belong to the crate that behaves.
 
 pub mod case;
+pub mod copies;
 pub mod corpus;
 pub mod engine;
 pub mod grammar;
