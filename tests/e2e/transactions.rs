@@ -78,6 +78,24 @@ impl Stage {
         });
     }
 
+    /// An INVITE, of number 10, that comes when the gate is closed, and the refusal that it gets.
+    #[track_caller]
+    fn refused_invite(&mut self) -> (Vec<u8>, Vec<u8>) {
+        self.close_the_gate();
+        let invite = self.invite(10);
+        self.send(&invite);
+        let refusal = self.answer();
+        assert_is_503(&refusal);
+        (invite, refusal)
+    }
+
+    /// Sends the ACK to a refusal, which must end at sipweir.
+    #[track_caller]
+    fn acknowledge(&mut self, invite: &[u8], refusal: &[u8]) {
+        self.send(&message::ack(invite, refusal));
+        wait_until("the ACK has ended at sipweir", SOON, || absorbed_acks(&self.sipweir.status()) == 1);
+    }
+
     /// The server reads all that was handed to it so far, which is then proven by a request that must arrive last.
     #[track_caller]
     fn read_all(&self) -> Vec<Vec<u8>> {
@@ -112,13 +130,8 @@ fn count(read: &[Vec<u8>], datagram: &[u8]) -> usize {
 #[test]
 fn a_refused_invite_takes_one_answer_and_one_ack_and_neither_reaches_the_server() {
     let mut stage = Stage::new();
-    stage.close_the_gate();
-    let invite = stage.invite(10);
-    stage.send(&invite);
-    let refusal = stage.answer();
-    assert_is_503(&refusal);
-    stage.send(&message::ack(&invite, &refusal));
-    wait_until("the ACK has ended at sipweir", SOON, || absorbed_acks(&stage.sipweir.status()) == 1);
+    let (invite, refusal) = stage.refused_invite();
+    stage.acknowledge(&invite, &refusal);
     assert_eq!(stage.read_all(), [stage.invite(1), stage.invite(2)]);
     stage.end();
 }
@@ -126,17 +139,12 @@ fn a_refused_invite_takes_one_answer_and_one_ack_and_neither_reaches_the_server(
 #[test]
 fn copies_of_a_refused_invite_whose_answer_was_lost_get_the_same_answer() {
     let mut stage = Stage::new();
-    stage.close_the_gate();
-    let invite = stage.invite(10);
-    stage.send(&invite);
-    let lost = stage.answer();
-    assert_is_503(&lost);
+    let (invite, lost) = stage.refused_invite();
     for _ in 0..3 {
         stage.send(&invite);
         assert_eq!(stage.answer(), lost);
     }
-    stage.send(&message::ack(&invite, &lost));
-    wait_until("the ACK has ended at sipweir", SOON, || absorbed_acks(&stage.sipweir.status()) == 1);
+    stage.acknowledge(&invite, &lost);
     assert_eq!(stage.read_all(), [stage.invite(1), stage.invite(2)]);
     stage.end();
 }
@@ -144,11 +152,7 @@ fn copies_of_a_refused_invite_whose_answer_was_lost_get_the_same_answer() {
 #[test]
 fn a_refused_invite_stays_refused_when_the_gate_has_opened_again() {
     let mut stage = Stage::new();
-    stage.close_the_gate();
-    let invite = stage.invite(10);
-    stage.send(&invite);
-    let lost = stage.answer();
-    assert_is_503(&lost);
+    let (invite, lost) = stage.refused_invite();
     assert_eq!(stage.read_all(), [stage.invite(1), stage.invite(2)]);
     stage.wait_for_gate("normal");
 

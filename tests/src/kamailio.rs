@@ -8,11 +8,7 @@ use tempfile::TempDir;
 
 use crate::netns::NetNs;
 use crate::process::Process;
-use crate::udp_socket::PortState;
-use crate::wait_until;
-
-/// From the start of the process to its bound socket. Far more than it takes (0.2 s), for a machine that is busy.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::udp_socket::{PortState, wait_until_bound};
 
 /// What the server does; each is a routing script in `scenarios/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,11 +109,8 @@ impl Kamailio {
             "4",
         ];
         let mut process = namespace.start("kamailio", &argv, folder.path());
-        let (pid, port) = (process.id(), plan.listen.port());
-        wait_until("kamailio has bound its socket or ended", START_TIMEOUT, || {
-            PortState::of_process(pid, port).sockets > 0 || process.ended().is_some()
-        });
-        assert!(process.ended().is_none(), "{}", process.describe());
+        let port = plan.listen.port();
+        wait_until_bound(&mut process, port);
         Self { process, port, _folder: folder }
     }
 

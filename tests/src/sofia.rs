@@ -12,13 +12,9 @@ use tempfile::TempDir;
 use crate::command::run;
 use crate::netns::NetNs;
 use crate::process::Process;
-use crate::udp_socket::PortState;
-use crate::wait_until;
+use crate::udp_socket::{PortState, wait_until_bound};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/stacks/sofia.c");
-
-/// From the start of the process to its bound socket, for a machine that is busy.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How the server is to be.
 #[derive(Debug, Clone, Copy)]
@@ -95,11 +91,8 @@ impl Sofia {
         let (url, cost) = (format!("sip:{}", plan.listen), plan.cost.as_micros().to_string());
         let argv = [program.as_str(), &url, &cost, &plan.ring.as_millis().to_string()];
         let mut process = namespace.start("sofia", &argv, folder.path());
-        let (pid, port) = (process.id(), plan.listen.port());
-        wait_until("the server on Sofia-SIP has bound its socket or ended", START_TIMEOUT, || {
-            process.ended().is_some() || PortState::of_process(pid, port).sockets > 0
-        });
-        assert!(process.ended().is_none(), "{}", process.describe());
+        let port = plan.listen.port();
+        wait_until_bound(&mut process, port);
         Self { process, port, _folder: folder }
     }
 

@@ -3,6 +3,13 @@
 //! Read from `/proc/PID/net/udp{,6}`, an independent source: sipweir itself asks by sock_diag.
 
 use std::fs;
+use std::time::Duration;
+
+use crate::process::Process;
+use crate::wait_until;
+
+/// A server that has not bound its socket after this time will not.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The sockets bound to one port, summed up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,6 +20,19 @@ pub struct PortState {
     pub queue_bytes: u64,
     /// Datagrams dropped because the receive buffer was full, since the sockets were made.
     pub drops: u64,
+}
+
+/// Waits until a server that was just started has bound its port.
+///
+/// # Panics
+/// If it has not, or has ended, with what it said.
+#[track_caller]
+pub(crate) fn wait_until_bound(process: &mut Process, port: u16) {
+    let pid = process.id();
+    wait_until("the server has bound its socket or ended", START_TIMEOUT, || {
+        process.ended().is_some() || PortState::of_process(pid, port).sockets > 0
+    });
+    assert!(process.ended().is_none(), "{}", process.describe());
 }
 
 impl PortState {

@@ -7,7 +7,7 @@ use sip::Class;
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
 use sipweir::local::LocalAddresses;
-use support::{Bench, MS, Setup, names, request};
+use support::{Bench, MS, Setup, request};
 
 const URI: &str = "sip:b@example.com";
 const OFF: Caps = Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off };
@@ -89,12 +89,7 @@ fn an_ack_above_the_cap_waits_behind_everybody_but_its_call_does_not_overtake_it
         bench.deliver(&request(method, &format!("sip:{call}"), call)).expect("delivered");
         bench.turn_after(MS);
     }
-    bench.server.set_waiting(0);
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        bench.turn_after(MS);
-        order.extend(names(&bench.at_server()));
-    }
+    let order = bench.order_of_service();
     assert_eq!(
         order,
         ["ACK sip:c1", "ACK sip:c2", "BYE sip:c2", "BYE sip:c5", "INVITE sip:c4", "ACK sip:c3"]
@@ -212,12 +207,7 @@ fn a_copy_that_still_waits_when_its_call_goes_on_is_not_served() {
     bench.now_ns += MS;
     bench.deliver(&request("BYE", URI, "c1")).expect("delivered");
     bench.turn_after(MS);
-    bench.server.set_waiting(0);
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        bench.turn_after(MS);
-        order.extend(names(&bench.at_server()));
-    }
+    let order = bench.order_of_service();
     assert_eq!(order, ["BYE sip:b@example.com", "INVITE sip:b@example.com"]);
     assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyOutdated), 1);
     bench.assert_conserved();

@@ -39,12 +39,7 @@ fn the_order_is_control_then_originals_then_copies() {
     bench.deliver(&request("BYE", "sip:bye@example.com", "c3")).expect("delivered");
     bench.turn_after(MS);
     assert!(bench.at_server().is_empty());
-    bench.server.set_waiting(0);
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        bench.turn_after(MS);
-        order.extend(names(&bench.at_server()));
-    }
+    let order = bench.order_of_service();
     assert_eq!(
         order,
         ["BYE sip:bye@example.com", "INVITE sip:new@example.com", "INVITE sip:copy@example.com"]
@@ -63,12 +58,7 @@ fn a_cancel_takes_its_waiting_invite_in_front_of_itself() {
     bench.turn_after(MS);
     bench.deliver(&request("CANCEL", "sip:c2@example.com", "c2")).expect("delivered");
     bench.turn_after(MS);
-    bench.server.set_waiting(0);
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        bench.turn_after(MS);
-        order.extend(names(&bench.at_server()));
-    }
+    let order = bench.order_of_service();
     let expected = ["INVITE sip:c2", "CANCEL sip:c2", "INVITE sip:c1", "INVITE sip:c3"]
         .map(|name| format!("{name}@example.com"));
     assert_eq!(order, expected);

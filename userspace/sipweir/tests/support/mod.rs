@@ -259,6 +259,17 @@ impl Bench {
         self.wire.sent().iter().map(|packet| text(&packet[42..])).collect()
     }
 
+    /// What waits, in the order in which the server gets it now that it takes messages again.
+    pub fn order_of_service(&mut self) -> Vec<String> {
+        self.server.set_waiting(0);
+        let mut order = Vec::new();
+        for _ in 0..10 {
+            self.turn_after(MS);
+            order.extend(names(&self.at_server()));
+        }
+        order
+    }
+
     /// Everything that was received had one outcome, and no frame is in anybody's hands.
     #[track_caller]
     pub fn assert_conserved(&self) {
