@@ -35,8 +35,7 @@ fn calls_are_served_beside(
     let topology = Topology::new(&LinkPlan::default());
     let (from, to) = (topology.another_caller(3), topology.service());
     let server = SlowServer::start(&topology.server, to, COST);
-    let limits = "initial_rate = 250\nlimits.in_dialog_per_source = 120\n";
-    let mut sipweir = Sipweir::start(&topology.server, &(configuration() + limits));
+    let mut sipweir = Sipweir::start(&topology.server, &(configuration() + "initial_rate = 250\n"));
     let flood =
         Flood::start(&topology.callers, from, to, rate_per_s, move |number| datagram(from, to, number));
     let load = CallLoad::at(calls_per_s).ending_after(SECONDS * calls_per_s);

@@ -81,6 +81,20 @@ impl KeyedBuckets {
         }
     }
 
+    /// As [`Self::take`], but a key without a bucket has nothing; [`Self::open`] gives it one.
+    #[must_use]
+    pub fn take_of_known(&mut self, key: u64, tokens: u32, allowance: Allowance, now: Nanos) -> bool {
+        let known = self.sets[self.set_of(key)].iter().any(|bucket| bucket.key == key);
+        known && self.take(key, tokens, allowance, now)
+    }
+
+    /// Gives a key a full bucket, in the place of the bucket that is full soonest unless it has one.
+    pub fn open(&mut self, key: u64, now: Nanos) {
+        let set = self.set_of(key);
+        let set = &mut self.sets[set];
+        set[place_of(set, key)] = Bucket { key, full_at: now };
+    }
+
     const fn set_of(&self, key: u64) -> usize {
         // The number of sets is a power of two.
         (key >> 32) as usize & (self.sets.len() - 1)

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admitted_calls;
 mod any;
 mod baseline;
 mod budget;
@@ -41,6 +42,7 @@ mod threshold;
 mod transactions;
 mod truesize;
 
+pub use admitted_calls::AdmittedCalls;
 pub use any::AnyGate;
 pub use baseline::{Fifo, TailDrop};
 pub use budget::TokenBucket;

@@ -6,6 +6,7 @@
 
 use memchr::{Memchr, memchr, memchr_iter};
 
+use crate::class::Method;
 use crate::params::trim_space;
 use crate::start_line::{is_blank, skip_line_ends, trim_blanks_end};
 use crate::txn::{Seed, hash_call_id};
@@ -32,6 +33,10 @@ impl HeaderName {
     pub const CSEQ: Self = Self { long: "CSeq", compact: None };
     /// Resource-Priority (RFC 4412).
     pub const RESOURCE_PRIORITY: Self = Self { long: "Resource-Priority", compact: None };
+    /// Authorization: credentials for a registrar or user agent server.
+    pub const AUTHORIZATION: Self = Self { long: "Authorization", compact: None };
+    /// Proxy-Authorization: credentials for a proxy.
+    pub const PROXY_AUTHORIZATION: Self = Self { long: "Proxy-Authorization", compact: None };
 
     /// Whether a name in a message is this one. Never by prefix.
     #[must_use]
@@ -141,9 +146,66 @@ pub fn call_key(seed: &Seed, datagram: &[u8]) -> u64 {
     call_id(datagram).map_or(0, |value| hash_call_id(seed, value))
 }
 
+/// What a message says about its call and itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallLines {
+    /// As [`call_key`].
+    pub key: u64,
+    /// The method that the CSeq names; `None` if it names none.
+    pub cseq_method: Option<Method>,
+}
+
+/// Call-ID and the method of the CSeq, by one walk over the headers; the first of each counts.
+#[must_use]
+pub fn call_lines(seed: &Seed, datagram: &[u8]) -> CallLines {
+    let (mut call_id, mut cseq) = (None, None);
+    let headers = HeaderLines::of(datagram).filter(|line| matches!(line[0] | 0x20, b'c' | b'i'));
+    for header in headers.filter_map(Header::split) {
+        if call_id.is_none() && header.is(HeaderName::CALL_ID) {
+            call_id = Some(header.value);
+        } else if cseq.is_none() && header.is(HeaderName::CSEQ) {
+            cseq = Some(header.value);
+        }
+        if call_id.is_some() && cseq.is_some() {
+            break;
+        }
+    }
+    CallLines {
+        key: call_id.filter(|value| !value.is_empty()).map_or(0, |value| hash_call_id(seed, value)),
+        cseq_method: cseq.and_then(method_of_cseq),
+    }
+}
+
+/// The method behind the number of a CSeq value: `1 INVITE`, with any white space between.
+fn method_of_cseq(value: &[u8]) -> Option<Method> {
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let method = trim_space(&value[digits..]);
+    (digits > 0 && !method.is_empty()).then(|| Method::from_token(method))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cseqs_method_is_found_with_the_call_by_one_walk() {
+        let seed = Seed([1, 2, 3, 4]);
+        let lines = |headers: &str| call_lines(&seed, format!("ACK a SIP/2.0\r\n{headers}\r\n").as_bytes());
+        let key = call_key(&seed, b"A b SIP/2.0\ni: x\n");
+        for (headers, method) in [
+            ("CSeq: 1 INVITE\r\nCall-ID: x\r\n", Some(Method::Invite)),
+            ("Call-ID: x\r\ncseq:7\t ack \r\nCSeq: 1 BYE\r\n", Some(Method::Ack)),
+            ("i: x\r\nCSeq: 1\r\n INVITE\r\n", Some(Method::Invite)),
+            ("i: x\r\nCSeq: 1 INVITED\r\n", Some(Method::Other)),
+            ("i: x\r\nCSeq: INVITE\r\n", None),
+            ("i: x\r\nCSeq: 1\r\n", None),
+            ("i: x\r\nCSeqs: 1 INVITE\r\n", None),
+        ] {
+            assert_eq!(lines(headers), CallLines { key, cseq_method: method }, "{headers}");
+        }
+        assert_eq!(lines("CSeq: 1 ACK\r\nCall-ID: \r\nCall-ID: x\r\n").key, 0);
+        assert_eq!(lines(""), CallLines::default());
+    }
 
     fn fields(text: &[u8]) -> Vec<(&[u8], &[u8])> {
         HeaderLines::new(text).fields().map(|header| (header.name, header.value)).collect()

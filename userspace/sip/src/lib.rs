@@ -28,7 +28,7 @@ pub mod wire;
 
 pub use class::{Class, MarkerForm, Method, Reason, Verdict, verdict_of};
 pub use handoff::{Checksum, HandoffError, prepare_handoff, verify_udp};
-pub use headers::{call_id, call_key};
+pub use headers::{CallLines, call_id, call_key, call_lines};
 pub use message::{KernelFindings, Message, classify, classify_rest};
 pub use number::{Number, dialled_number};
 pub use overload_control::OverloadControl;

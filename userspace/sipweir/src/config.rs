@@ -340,11 +340,14 @@ impl GateKind {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// BYE, PRACK and requests with a To tag. Default off: where one peer carries all calls they are half of the messages, and
-    /// cost a server so much less than calls that no share of the measured rate is safe. Set it where peers are many.
+    /// BYE, PRACK and requests with a To tag. Default 60 % of the rate, above which those of calls that were admitted
+    /// lately keep their privilege: so one peer may carry all calls.
     pub in_dialog_per_source: Rate,
-    /// ACK, CANCEL and responses. Default off: an ACK that is served last may end a call.
+    /// ACK and CANCEL. Default as above.
     pub control_per_source: Rate,
+    /// Responses to the server's own requests. Default off: before a server that calls out, or notifies, they may be nearly
+    /// all that one peer sends, and belong to calls that sipweir has not seen begin.
+    pub responses_per_source: Rate,
     /// Emergency calls. Default half of the rate.
     pub emergency_per_source: Rate,
     /// Probes of configured probers. Default 10 a second; probers send one every few seconds.
@@ -354,8 +357,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            in_dialog_per_source: Rate(Cap::Off),
-            control_per_source: Rate(Cap::Off),
+            in_dialog_per_source: Rate(Cap::Share(0.6)),
+            control_per_source: Rate(Cap::Share(0.6)),
+            responses_per_source: Rate(Cap::Off),
             emergency_per_source: Rate(Cap::Share(0.5)),
             prober_per_source: Rate(Cap::PerSecond(10.0)),
         }
@@ -369,6 +373,7 @@ impl Limits {
         Caps {
             in_dialog: self.in_dialog_per_source.0,
             control: self.control_per_source.0,
+            responses: self.responses_per_source.0,
             emergency: self.emergency_per_source.0,
             prober: self.prober_per_source.0,
         }

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use overload::{AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState};
+use overload::{
+    AdmittedCalls, AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState,
+};
 use sip::{Class, Datagram, Marker, Seed};
 
 use crate::body::Body;
@@ -59,6 +61,8 @@ pub struct Lane {
     pub reply: ReplyPolicy,
     /// How much control traffic a source may send with privilege.
     pub limits: SourceLimits,
+    /// Whose control traffic keeps it above that.
+    pub calls: AdmittedCalls,
     /// Longest wait of an original.
     pub max_wait_ns: u64,
     /// Longest wait of a copy.
@@ -131,6 +135,11 @@ impl Lane {
         let tokens = 1 + self.queue.surplus_of(call_key);
         let rate_per_s = self.credit.rate_per_s();
         self.limits.take(seed, message.class, message.datagram.source.ip(), tokens, rate_per_s, now_ns)
+    }
+
+    /// Whether the call of a message that is above the cap of its source was admitted, and may bring one more.
+    pub fn is_of_admitted_call(&mut self, call_key: u64, now_ns: u64) -> bool {
+        self.calls.take(call_key, 1 + self.queue.surplus_of(call_key), now_ns)
     }
 
     /// Notes a message that was handed over.

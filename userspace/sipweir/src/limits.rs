@@ -2,16 +2,19 @@
 //!
 //! No class may be a way around the gate. A BYE, a To tag or an emergency number is easily forged, and control is
 //! served before everything else; so each source has a token bucket for each kind of privileged message. Above its cap
-//! such a message waits behind everything else, as copies do: it is handed over while the server has capacity to spare,
-//! and it is never refused, since a refused BYE would leave a call standing. Below the server's capacity nothing is lost
-//! by it.
+//! such a message waits behind everything else, as copies do, unless its call was admitted lately
+//! (`overload::AdmittedCalls`): it is handed over while the server has capacity to spare, and it is never refused, since a
+//! refused BYE would leave a call standing. Below the server's capacity nothing is lost by it.
+//!
+//! So does a message in disguise: servers differ in whether they believe the start line or the CSeq, and what is a BYE by
+//! one and an INVITE by the other has the lesser privilege of both.
 //!
 //! Not here: how buckets work (`overload::KeyedBuckets`), and the order of what waits (`overload::CallQueue`).
 
 use std::net::IpAddr;
 
 use overload::{Allowance, KeyedBuckets};
-use sip::{Class, Seed};
+use sip::{Class, Method, Seed};
 
 /// Sources that are known at a time, for each service and worker, 64 KiB. A trunk or a NAT of a site is one source.
 /// Fewer places: under a flood of forged sources honest ones share the caps of strangers sooner.
@@ -37,8 +40,10 @@ pub enum Cap {
 pub struct Caps {
     /// Requests in a dialog: a To tag, BYE, PRACK.
     pub in_dialog: Cap,
-    /// ACK, CANCEL and responses.
+    /// ACK and CANCEL.
     pub control: Cap,
+    /// Responses to the server's own requests.
+    pub responses: Cap,
     /// Emergency calls.
     pub emergency: Cap,
     /// Probes of configured probers.
@@ -50,9 +55,10 @@ impl Caps {
     const fn of(&self, class: Class) -> Option<(u8, Cap)> {
         match class {
             Class::InDialog => Some((0, self.in_dialog)),
-            Class::Response | Class::Ack | Class::Cancel => Some((1, self.control)),
+            Class::Ack | Class::Cancel => Some((1, self.control)),
             Class::Emergency => Some((2, self.emergency)),
             Class::Prober => Some((3, self.prober)),
+            Class::Response => Some((4, self.responses)),
             _ => None,
         }
     }
@@ -62,6 +68,21 @@ impl Caps {
 #[must_use]
 pub const fn has_cap(class: Class) -> bool {
     matches!(sip::verdict_of(class), sip::Verdict::RingControl)
+}
+
+/// True for a request of privilege whose CSeq names another method. An emergency call keeps its privilege whatever it
+/// looks like, and a response has no method to compare.
+#[must_use]
+pub fn is_in_disguise(class: Class, method: Method, cseq_method: Option<Method>) -> bool {
+    matches!(class, Class::Ack | Class::Cancel | Class::InDialog)
+        && cseq_method.is_some_and(|named| named != method)
+}
+
+/// True for an original after which messages of its call are to be expected.
+#[must_use]
+pub const fn begins_call(class: Class, method: Method) -> bool {
+    let alone = matches!(method, Method::Register | Method::Options | Method::Publish | Method::Message);
+    matches!(class, Class::Original) && !alone
 }
 
 /// The caps of a service at one worker, and what each source has used.
@@ -103,12 +124,12 @@ impl SourceLimits {
 #[cfg(test)]
 mod tests {
     use super::{Cap, Caps, SourceLimits, has_cap};
-    use sip::{Class, Seed};
+    use sip::{Class, Method, Seed};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
 
     fn caps(cap: Cap) -> Caps {
-        Caps { in_dialog: cap, control: cap, emergency: cap, prober: cap }
+        Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap }
     }
 
     fn allowed(limits: &mut SourceLimits, class: Class, source: &str, rate_per_s: f64) -> usize {
@@ -135,13 +156,24 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_message_has_its_own_cap_and_acks_share_theirs_with_responses() {
+    fn each_kind_of_message_has_its_own_cap_and_acks_share_theirs_with_cancels() {
         let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
-        for class in [Class::InDialog, Class::Ack, Class::Emergency, Class::Prober] {
+        for class in [Class::InDialog, Class::Ack, Class::Emergency, Class::Prober, Class::Response] {
             assert_eq!(allowed(&mut limits, class, "192.0.2.1", 1.0), 10, "{class:?}");
         }
-        assert_eq!(allowed(&mut limits, Class::Response, "192.0.2.1", 1.0), 0);
         assert_eq!(allowed(&mut limits, Class::Cancel, "192.0.2.1", 1.0), 0);
+    }
+
+    #[test]
+    fn a_request_whose_cseq_names_another_method_has_the_lesser_privilege_of_both() {
+        use super::is_in_disguise;
+        let invite = Some(Method::Invite);
+        assert!(is_in_disguise(Class::Ack, Method::Ack, invite));
+        assert!(is_in_disguise(Class::InDialog, Method::Bye, Some(Method::Other)));
+        assert!(!is_in_disguise(Class::InDialog, Method::Bye, Some(Method::Bye)));
+        assert!(!is_in_disguise(Class::InDialog, Method::Bye, None), "in doubt it keeps it");
+        assert!(!is_in_disguise(Class::Emergency, Method::Options, invite));
+        assert!(!is_in_disguise(Class::Response, Method::Other, invite));
     }
 
     #[test]

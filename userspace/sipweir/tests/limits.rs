@@ -7,10 +7,10 @@ use sip::Class;
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
 use sipweir::local::LocalAddresses;
-use support::{Bench, MS, Setup, request};
+use support::{Bench, MS, Setup, request, same_cap};
 
 const URI: &str = "sip:b@example.com";
-const OFF: Caps = Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off };
+const OFF: Caps = same_cap(Cap::Off);
 /// One at a time, and a second one after as many seconds as no test lasts.
 const ONE: Cap = Cap::PerSecond(0.01);
 
@@ -58,7 +58,7 @@ fn a_flood_of_byes_of_one_source_takes_nothing_from_originals_beyond_its_cap() {
 
 #[test]
 fn below_capacity_nothing_is_lost_above_a_cap() {
-    let caps = Caps { in_dialog: ONE, control: ONE, emergency: ONE, prober: ONE };
+    let caps = same_cap(ONE);
     let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
     let messages = ["BYE", "ACK", "CANCEL", "PRACK", "INVITE"];
     let mut given = 0;
@@ -95,6 +95,48 @@ fn an_ack_above_the_cap_waits_behind_everybody_but_its_call_does_not_overtake_it
         ["ACK sip:c1", "ACK sip:c2", "BYE sip:c2", "BYE sip:c5", "INVITE sip:c4", "ACK sip:c3"]
     );
     bench.assert_conserved();
+}
+
+#[test]
+fn messages_of_calls_that_were_admitted_keep_their_privilege_above_the_cap_of_their_source() {
+    let caps = Caps { in_dialog: ONE, control: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
+    bench.deliver(&request("INVITE", "sip:c1", "c1")).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 1);
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for (method, call) in [
+        ("BYE", "c2"),
+        ("ACK", "c3"),
+        ("INVITE", "c4"),
+        ("BYE", "c5"),
+        ("ACK", "c1"),
+        ("BYE", "c1"),
+        ("ACK", "c4"),
+    ] {
+        bench.deliver(&request(method, &format!("sip:{call}"), call)).expect("delivered");
+        bench.turn_after(MS);
+    }
+    let expected = ["BYE c2", "ACK c3", "ACK c1", "BYE c1", "INVITE c4", "ACK c4", "BYE c5"];
+    assert_eq!(bench.order_of_service(), expected.map(|name| name.replace(' ', " sip:")));
+    assert_eq!(bench.lane.above_cap_of(Class::InDialog), 1);
+    assert_eq!(bench.lane.above_cap_of(Class::Ack), 0);
+    bench.assert_conserved();
+}
+
+#[test]
+fn a_registration_earns_nothing_for_forged_messages_of_its_call_id() {
+    let caps = Caps { in_dialog: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
+    bench.deliver(&request("REGISTER", URI, "c1")).expect("delivered");
+    for number in 1..=3 {
+        bench.turn_after(MS);
+        let bye = request("BYE", URI, "c1").replace("CSeq: 1", &format!("CSeq: {number}"));
+        bench.deliver(&bye).expect("delivered");
+    }
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.above_cap_of(Class::InDialog), 2);
 }
 
 #[test]

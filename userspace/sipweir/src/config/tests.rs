@@ -47,12 +47,13 @@ fn thresholds_are_messages_or_time() {
 #[test]
 fn caps_are_counts_shares_or_off() {
     let text = format!(
-        "{LEAST}[service.main.limits]\nin_dialog_per_source = 200\ncontrol_per_source = \"12.5%\"\n\
+        "{LEAST}[service.main.limits]\nin_dialog_per_source = 200\nresponses_per_source = \"12.5%\"\n\
          emergency_per_source = \"off\"\n"
     );
     let caps = Config::parse("test.toml", &text).expect("valid").service["main"].limits.caps();
     assert_eq!(caps.in_dialog, Cap::PerSecond(200.0));
-    assert_eq!(caps.control, Cap::Share(0.125));
+    assert_eq!(caps.control, Cap::Share(0.6));
+    assert_eq!(caps.responses, Cap::Share(0.125));
     assert_eq!(caps.emergency, Cap::Off);
     assert_eq!(caps.prober, Cap::PerSecond(10.0));
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use afxdp::{CopyMode, FrameBudget, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
-    AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity, RateConfig,
+    AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity,
+    RateConfig,
 };
 use xdp_prog::LINK_ADDRESSES_MAX;
 
@@ -193,6 +194,7 @@ impl Plan {
             mix: overload::Mix::default(),
             reply: ReplyPolicy::of_service(service, clock::epoch(), now_ns),
             limits: SourceLimits::new(service.limits.caps()),
+            calls: AdmittedCalls::default(),
             max_wait_ns: if service.gate.kind == GateKind::Hysteretic {
                 service.max_wait.nanos()
             } else {

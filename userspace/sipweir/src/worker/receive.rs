@@ -17,7 +17,7 @@
 
 use afxdp::{BATCH, Batch, Frame};
 use overload::{Decision, Discipline, Gate, GateState, Known, Lane as Queue, TransactionState};
-use sip::{Class, Datagram, KernelFindings, Marker, MarkerForm, Method, Reason};
+use sip::{CallLines, Class, Datagram, KernelFindings, Marker, MarkerForm, Method, Reason};
 use xdp_prog::Meta;
 
 use super::{Parts, RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
@@ -202,19 +202,28 @@ impl Worker {
         }
         // The call matters to what waits behind control messages, and to what may move it.
         let others_wait = lane.queue.len_of(Queue::New) + lane.queue.len_of(Queue::Copy) > 0;
-        let mut call_key = match queue {
-            Queue::Control if !others_wait => 0,
+        let mut call = match queue {
+            Queue::Control if !others_wait => CallLines::default(),
+            Queue::Control => sip::call_lines(&self.parts.seed, payload),
             // Noise and keep-alives belong to no call, whatever they contain.
-            Queue::Copy if message.class != Class::Copy => 0,
-            _ => sip::call_key(&self.parts.seed, payload),
+            Queue::Copy if message.class != Class::Copy => CallLines::default(),
+            _ => CallLines { key: sip::call_key(&self.parts.seed, payload), cseq_method: None },
         };
-        if queue == Queue::Control && !lane.is_within_cap(&self.parts.seed, &message, call_key, now_ns) {
-            lane.counters.above_cap(message.class);
-            if call_key == 0 {
-                call_key = sip::call_key(&self.parts.seed, payload);
+        if queue == Queue::Control && !lane.is_within_cap(&self.parts.seed, &message, call.key, now_ns) {
+            if call.key == 0 {
+                call = sip::call_lines(&self.parts.seed, payload);
             }
+            if !lane.is_of_admitted_call(call.key, now_ns) {
+                queue = Queue::Copy;
+            }
+        }
+        if queue == Queue::Control && limits::is_in_disguise(message.class, method, call.cseq_method) {
             queue = Queue::Copy;
         }
+        if queue == Queue::Copy && limits::has_cap(message.class) {
+            lane.counters.above_cap(message.class);
+        }
+        let call_key = call.key;
         if queue == Queue::New {
             if lane.server_down() {
                 return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
@@ -228,6 +237,9 @@ impl Worker {
             let in_system = lane.in_system();
             if let Decision::Shed(_) = lane.gate.arrive(now_ns, share_hash, in_system) {
                 return self.shed(index, message, Outcome::Rejected, now_ns);
+            }
+            if limits::begins_call(message.class, method) {
+                lane.calls.admit(call_key, now_ns);
             }
         }
         // Copies leave the entry as it is until the server has them.

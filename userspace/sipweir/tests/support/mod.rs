@@ -109,10 +109,15 @@ impl Default for Setup {
             reply: Reply { rate: 1_000_000, per_destination: 1_000_000, ..Reply::default() },
             buckets: 64,
             port: PortConfig::default(),
-            caps: Caps { in_dialog: Cap::Off, control: Cap::Off, emergency: Cap::Off, prober: Cap::Off },
+            caps: same_cap(Cap::Off),
             local: LocalAddresses::default(),
         }
     }
+}
+
+/// One cap for all kinds of messages, each by itself.
+pub const fn same_cap(cap: Cap) -> Caps {
+    Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap }
 }
 
 pub fn words(words: usize) -> Arc<MappedWords> {
@@ -171,6 +176,7 @@ impl Bench {
             mix: overload::Mix::default(),
             reply: ReplyPolicy::new(&setup.reply, 0, now_ns),
             limits: SourceLimits::new(setup.caps),
+            calls: overload::AdmittedCalls::default(),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,
             counters: Arc::clone(&lane_counters),
