@@ -81,6 +81,7 @@ enum reason {
 	REASON_COPY_EXCESS = 31,      /* more copies than RFC 3261's timers can make */
 	REASON_LINK_NOT_OURS = 32,    /* for the Ethernet address of another host */
 	REASON_VLAN_NOT_OURS = 33,    /* a VLAN that the host has no device for */
+	REASON_CREDENTIALS = 34,      /* brings credentials: half of its work is done */
 	REASONS = 40,		      /* room to grow; more than 42 and the counters of a CPU exceed 32 KiB */
 };
 

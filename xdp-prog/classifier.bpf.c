@@ -117,16 +117,22 @@ static __always_inline enum verdict refused(const struct message *message)
 	return reply_owed >> (message->meta.service & 63) & 1 ? VERDICT_RING_REJECT : VERDICT_DROP;
 }
 
-/* An original, while the gate is not normal. */
+/*
+ * An original, while the gate is not normal. What brings credentials is inside every share: it was admitted
+ * and challenged before, and to shed it now would waste that work.
+ */
 static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct message *message, __u64 gate)
 {
+	_Bool credentials = message->meta.reason == REASON_CREDENTIALS;
+
 	/* With a table it was computed for it. */
 	if (!has_transactions && gate >> GATE_STATE_SHIFT == GATE_OVERLOAD)
 		message->meta.txn_hash = hash_transaction(ctx, message);
 	if (gate >> GATE_STATE_SHIFT == GATE_DISCARD) {
 		message->meta.reason = REASON_GATE_DISCARD;
-	} else if (share_hash(message->meta.txn_hash) < (__u32)gate) {
-		message->meta.reason = REASON_SHARE_INSIDE;
+	} else if ((credentials ? 0 : share_hash(message->meta.txn_hash)) < (__u32)gate) {
+		if (!credentials)
+			message->meta.reason = REASON_SHARE_INSIDE;
 		return VERDICT_RING_NEW;
 	} else {
 		message->meta.reason = REASON_SHARE_OUTSIDE;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
  * The headers, read only while the gate of the service is not normal: is this request one that must not be
- * shed?
+ * shed, or one to be preferred?
  *
- * Two headers matter: Resource-Priority, and To with a tag. One pass over eight-byte words stops at line
- * ends; the first letter of a line decides whether anything more is looked at. Every form that is not the
- * usual one makes the message undecided, which is never shed here: user space reads it again without bounds
- * (userspace/sip, headers.rs).
+ * Resource-Priority and To with a tag matter, and credentials (Authorization, Proxy-Authorization). One pass
+ * over eight-byte words stops at line ends; the first letter of a line decides whether anything more is
+ * looked at. Every form that is not the usual one makes the message undecided, which is never shed here: user
+ * space reads it again without bounds (userspace/sip, headers.rs).
  */
 #ifndef SIPWEIR_HEADERS_H
 #define SIPWEIR_HEADERS_H
@@ -37,6 +37,7 @@ enum finding {
 	FOUND_PRIORITY = 4,
 	FOUND_UNCLEAR = 8,
 	FOUND_END = 16, /* the empty line, or the end of the datagram */
+	FOUND_CREDENTIALS = 32,
 };
 
 #define TAG_START WORD_5(';', 't', 'a', 'g', '=')
@@ -106,11 +107,20 @@ static __always_inline int to_header(struct xdp_md *ctx, __u64 line, __u64 word,
 	return next == '\r' || next == '\n' ? FOUND_UNCLEAR : 0;
 }
 
+/* What stands behind a name that was found, at `pos`: only a colon right there is certain. */
+static __always_inline int behind_name(const struct window *window, __u64 pos, int finding)
+{
+	int next = byte_at(window, pos);
+
+	if (next == ':')
+		return finding;
+	return is_blank(next) || next == '\r' || next == '\n' ? FOUND_UNCLEAR : 0;
+}
+
 /* A line that starts at `line` with r or R; `word` is its first word. */
 static __always_inline int priority_header(const struct window *window, __u64 line, __u64 word, __u64 end)
 {
 	__u64 middle;
-	int last, next;
 
 	if ((word | EACH_BYTE(LOWER_CASE_BIT)) != WORD_8('r', 'e', 's', 'o', 'u', 'r', 'c', 'e'))
 		return 0;
@@ -122,13 +132,42 @@ static __always_inline int priority_header(const struct window *window, __u64 li
 	if (byte_at(window, line + 8) != '-' ||
 	    (middle | EACH_BYTE(LOWER_CASE_BIT)) != WORD_8('-', 'p', 'r', 'i', 'o', 'r', 'i', 't'))
 		return 0;
-	last = byte_at(window, line + 16);
-	next = byte_at(window, line + 17);
-	if (!is_letter(last, 'y'))
+	if (!is_letter(byte_at(window, line + 16), 'y'))
 		return 0;
-	if (next == ':')
-		return FOUND_PRIORITY;
-	return is_blank(next) || next == '\r' || next == '\n' ? FOUND_UNCLEAR : 0;
+	return behind_name(window, line + 17, FOUND_PRIORITY);
+}
+
+/* A line that starts at `line` with a or A, or with p or P; `word` is its first word. */
+static __always_inline int credentials_header(const struct window *window, __u64 line, __u64 word, __u64 end)
+{
+	__u64 head, tail;
+
+	if (is_letter(word & 0xff, 'p')) {
+		/* Setting bit 5 leaves '-' as it is, but makes one of CR. */
+		if (low_bytes(word | EACH_BYTE(LOWER_CASE_BIT), 6) != WORD_6('p', 'r', 'o', 'x', 'y', '-') ||
+		    (word >> 40 & 0xff) != '-')
+			return 0;
+		line += 6;
+		if (line + 8 > end || !word_at(window, line, &head))
+			return 0;
+	} else {
+		head = word;
+	}
+	if ((head | EACH_BYTE(LOWER_CASE_BIT)) != WORD_8('a', 'u', 't', 'h', 'o', 'r', 'i', 'z'))
+		return 0;
+	/* Without room for the colon it is no header. */
+	if (line + 14 > end || !word_at(window, line + 5, &tail))
+		return 0;
+	if ((tail | EACH_BYTE(LOWER_CASE_BIT)) != WORD_8('r', 'i', 'z', 'a', 't', 'i', 'o', 'n'))
+		return 0;
+	return behind_name(window, line + 13, FOUND_CREDENTIALS);
+}
+
+/* The first letters of the headers that matter, in either case. */
+static __always_inline _Bool may_matter(int first)
+{
+	return is_letter(first, 't') || is_letter(first, 'r') || is_letter(first, 'a') ||
+	       is_letter(first, 'p');
 }
 
 /* The line that starts at `start`, which is before the datagram's end, as bits of enum finding. */
@@ -140,19 +179,21 @@ __noinline int read_line(struct xdp_md *ctx, __u32 start, __u32 end_of_datagram)
 
 	if (first == '\n' || (first == '\r' && line + 1 < end && byte_at(&window, line + 1) == '\n'))
 		return FOUND_END;
-	if (!is_letter(first, 't') && !is_letter(first, 'r'))
+	if (!may_matter(first))
 		return 0;
 	if (line + HEADER_LINE_MIN > end || !word_at(&window, line, &word))
-		return FOUND_UNCLEAR;
+		return is_letter(first, 't') || is_letter(first, 'r') ? FOUND_UNCLEAR : 0;
 	if (is_letter(first, 't'))
 		return to_header(ctx, line, word, end);
-	return priority_header(&window, line, word, end);
+	if (is_letter(first, 'r'))
+		return priority_header(&window, line, word, end);
+	return credentials_header(&window, line, word, end);
 }
 
 /* True for the first byte of a line that read_line has something to say about. */
 static __always_inline _Bool is_of_interest(int first)
 {
-	return first == '\n' || first == '\r' || is_letter(first, 't') || is_letter(first, 'r');
+	return first == '\n' || first == '\r' || may_matter(first);
 }
 
 /*
@@ -202,7 +243,8 @@ __noinline int read_headers(struct xdp_md *ctx, __u32 start, __u32 end_of_datagr
 	return found;
 }
 
-/* Turns CLASS_ORIGINAL into emergency, in_dialog or undecided, or leaves it. */
+/* Turns CLASS_ORIGINAL into emergency, in_dialog or undecided, or leaves it; then the reason tells of
+ * credentials. */
 static __always_inline int scan_headers(struct xdp_md *ctx, struct message *message)
 {
 	int found = read_headers(ctx, message->headers, message->end);
@@ -215,6 +257,8 @@ static __always_inline int scan_headers(struct xdp_md *ctx, struct message *mess
 		return conclude(message, CLASS_EMERGENCY, REASON_EMERGENCY_CALL);
 	if (found & FOUND_TO_TAG)
 		return conclude(message, CLASS_IN_DIALOG, REASON_TO_TAG);
+	if (found & FOUND_CREDENTIALS)
+		return conclude(message, CLASS_ORIGINAL, REASON_CREDENTIALS);
 	return 0;
 }
 

@@ -49,7 +49,7 @@ fn compare(classifier: &Classifier, packet: &Packet, word: u64, tally: &mut Tall
         (Class::Undecided, Reason::HeadersUnread, verdict) => {
             assert!(is_open, "{}", text());
             assert_eq!(verdict, Verdict::RingNew, "{}", text());
-            let by_headers = [Reason::EmergencyCall, Reason::ToTag, Reason::NewRequest];
+            let by_headers = [Reason::EmergencyCall, Reason::ToTag, Reason::NewRequest, Reason::Credentials];
             assert!(by_headers.contains(&message.reason), "{}: {message:?}", text());
         }
         (Class::Undecided, reason, verdict) => {
@@ -70,6 +70,8 @@ fn compare(classifier: &Classifier, packet: &Packet, word: u64, tally: &mut Tall
             let share = u64::from(share_hash(hash));
             let expected = if word >> 32 == DISCARD {
                 (Reason::GateDiscard, Verdict::RingReject)
+            } else if message.reason == Reason::Credentials && word & 0xffff_ffff != 0 {
+                (Reason::Credentials, Verdict::RingNew)
             } else if share < word & 0xffff_ffff {
                 (Reason::ShareInside, Verdict::RingNew)
             } else {
@@ -206,7 +208,7 @@ const STATUS_LINES: [&str; 8] = [
 ];
 /// The first of the headers.
 const USUAL_HEADERS: usize = 8;
-const HEADERS: [&str; 30] = [
+const HEADERS: [&str; 33] = [
     "Via: SIP/2.0/UDP 198.51.100.7;branch=z9hG4bK776",
     "v: SIP/2.0/UDP a;branch=z9hG4bK1;tag=1",
     "Max-Forwards: 70",
@@ -236,6 +238,9 @@ const HEADERS: [&str; 30] = [
     "resource-priority : esnet.1",
     "Resource-Priority",
     "Resource-Prioritx: 1",
+    "Authorization: Digest x",
+    "proxy-authorization: y",
+    "Authorization-Info: z",
     "Route: <sip:p;lr>;tag=1",
 ];
 

@@ -48,6 +48,9 @@ fn only_originals_are_shed() {
         ("priority", invite("Resource-Priority: esnet.0\r\n"), emergency),
         ("priority behind a tag", invite("To: <a>;tag=1\r\nRESOURCE-priority: esnet.0\r\n"), emergency),
         ("priority with a blank", invite("Resource-Priority : esnet.0\r\n"), unclear),
+        ("credentials", invite("Authorization: Digest x\r\n"), DISCARDED),
+        ("credentials with a blank", invite("Authorization : Digest x\r\n"), unclear),
+        ("credentials behind a tag", invite("To: <a>;tag=1\r\nProxy-Authorization: x\r\n"), tag),
         ("another priority", invite("Resource-Priority-X: esnet.0\r\n"), DISCARDED),
         ("folded start line", Packet::with("INVITE sip:b@x SIP/2.0\r\n x\r\n\r\n"), unclear),
         ("REGISTER", request("REGISTER sip:x SIP/2.0", ""), DISCARDED),
@@ -112,6 +115,33 @@ fn the_threshold_is_exact() {
             let inside = (Class::Original, Reason::ShareInside, Verdict::RingNew);
             assert_eq!(decide(&classifier, &packet), inside, "{number}");
         }
+    }
+}
+
+#[test]
+fn what_brings_credentials_is_inside_every_share_but_that_of_nobody() {
+    let mut classifier = classifier();
+    let inside = (Class::Original, Reason::Credentials, Verdict::RingNew);
+    let outside = (Class::Original, Reason::ShareOutside, Verdict::RingReject);
+    for (header, preferred) in [
+        ("Authorization: Digest x", true),
+        ("aUTHORIZATIOn:x", true),
+        ("Proxy-Authorization: Digest x", true),
+        ("PROXY-AUTHORIZATION:", true),
+        ("Authorizatiom: x", false),
+        ("Authorizations: x", false),
+        ("Proxy-Authenticate: Digest x", false),
+        ("Proxy\rAuthorization: x", false),
+        ("Proxy_Authorization: x", false),
+        ("Authentication-Info: x", false),
+        ("Accept: application/sdp", false),
+    ] {
+        let packet = invite(&format!("{header}\r\nCall-ID: 1\r\n"));
+        set_gates(&mut classifier, gate(OVERLOAD, 1));
+        let expected = if preferred { inside } else { outside };
+        assert_eq!(decide(&classifier, &packet), expected, "{header}");
+        set_gates(&mut classifier, gate(OVERLOAD, 0));
+        assert_eq!(decide(&classifier, &packet), outside, "{header}");
     }
 }
 

@@ -150,6 +150,9 @@ impl Opinion<'_> {
         match self.gate {
             Gate::Open => None,
             Gate::Discard => Some((Reason::GateDiscard, false)),
+            Gate::Share(1..) if self.message.reason == Reason::Credentials => {
+                Some((Reason::Credentials, true))
+            }
             Gate::Share(share) if share_hash(self.hash()) < share => Some((Reason::ShareInside, true)),
             Gate::Share(_) => Some((Reason::ShareOutside, false)),
         }
@@ -175,7 +178,8 @@ impl Opinion<'_> {
         let verdict = match (class, reason) {
             (Class::Undecided, Reason::ScanBound | Reason::HeaderUnclear) => Verdict::RingNew,
             (Class::Undecided, Reason::HeadersUnread) => {
-                let by_headers = [Reason::EmergencyCall, Reason::ToTag, Reason::NewRequest];
+                let by_headers =
+                    [Reason::EmergencyCall, Reason::ToTag, Reason::NewRequest, Reason::Credentials];
                 if self.gate != Gate::Open || !by_headers.contains(&self.message.reason) {
                     return says("headers left unread that were to be read, or that decide nothing");
                 }

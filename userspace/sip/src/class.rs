@@ -171,6 +171,8 @@ closed_enum! {
     LinkNotOurs = 32, "link_not_ours";
     /// A VLAN that the host has no device for.
     VlanNotOurs = 33, "vlan_not_ours";
+    /// An original that brings credentials: it was challenged before, so half of its work is done.
+    Credentials = 34, "credentials";
 }
 
 closed_enum! {
@@ -303,7 +305,7 @@ mod tests {
             assert_eq!((method as u8, Method::from_u8(number)), (number, Some(method)));
         }
         assert_eq!(Class::from_u8(16), None);
-        assert_eq!(Reason::from_u8(34), None);
+        assert_eq!(Reason::from_u8(35), None);
         assert_eq!(Verdict::from_u8(6), None);
         assert_eq!(MarkerForm::from_u8(2), Some(MarkerForm::Uri));
     }

@@ -5,6 +5,7 @@
 //!                                              ├─ status line ───────────────────────→ response
 //!                                              └─ method ─ emergency URN ─ marker N≥1
 //!                                                 └─ Resource-Priority ─ To tag ─ else → original
+//!                                                    (with credentials or without)
 //! ```
 //!
 //! The kernel walks the same way with bounds; here there are none but the datagram's end, and every step is
@@ -154,17 +155,23 @@ fn class_of_marker(marker: Option<Marker>) -> Option<(Class, Reason)> {
     marker.filter(|marker| marker.copy > 0).map(|_| (Class::Copy, Reason::Marker))
 }
 
-/// What the headers of a request say; Resource-Priority counts more than a To tag, wherever it stands.
+/// What the headers of a request say; Resource-Priority counts more than a To tag, and that more than credentials,
+/// wherever they stand.
 fn class_of_headers(lines: HeaderLines<'_>) -> (Class, Reason) {
     let mut class = (Class::Original, Reason::NewRequest);
     // Most lines are done with after one byte.
-    for line in lines.filter(|line| matches!(line[0], b'T' | b't' | b'R' | b'r')) {
-        let Some(header) = Header::split(line) else { continue };
+    let may_matter = |line: &&[u8]| matches!(line[0] | 0x20, b't' | b'r' | b'a' | b'p');
+    for header in lines.filter(may_matter).filter_map(Header::split) {
         if header.is(HeaderName::RESOURCE_PRIORITY) {
             return (Class::Emergency, Reason::EmergencyCall);
         }
         if header.is(HeaderName::TO) && find_tag(header.value).is_some() {
             class = (Class::InDialog, Reason::ToTag);
+        }
+        let is_credentials =
+            header.is(HeaderName::AUTHORIZATION) || header.is(HeaderName::PROXY_AUTHORIZATION);
+        if is_credentials && class.0 == Class::Original {
+            class.1 = Reason::Credentials;
         }
     }
     class

@@ -244,7 +244,21 @@ pub(super) const TO_NAMES: [&str; 14] =
     ["To", "To", "To", "To", "t", "T", "TO", "to ", "To\t", "t ", "To  ", "To \t ", "To\r", "Tö"];
 
 /// Headers that are looked at or must not be: names and values.
-pub(super) const NEAR_HEADERS: [&str; 22] = [
+pub(super) const NEAR_HEADERS: [&str; 36] = [
+    "Authorization: Digest username=\"a\"",
+    "AUTHORIZATION:x",
+    "authorization : x",
+    "Authorization",
+    "Authorizatiom: x",
+    "Authorization-X: x",
+    "Authoriz: x",
+    "Proxy-Authorization: Digest username=\"a\"",
+    "proxy-AUTHORIZATION:x",
+    "Proxy-Authorization\t: x",
+    "Proxy-Authorization",
+    "Proxy\rAuthorization: x",
+    "Proxy-Authenticate: x",
+    "Proxy-Authorizations: x",
     "Resource-Priority: esnet.1",
     "Resource-Priority:ets.0",
     "RESOURCE-priority: x",

@@ -39,6 +39,22 @@ fn resource_priority_counts_more_than_a_to_tag_in_either_order() {
 }
 
 #[test]
+fn credentials_are_told_by_their_header_and_count_less_than_all_else() {
+    let class_with = |headers: &str| class_of(format!("REGISTER sip:h SIP/2.0\r\n{headers}\r\n").as_bytes());
+    let credentials = (Class::Original, Reason::Credentials);
+    assert_eq!(class_with("Authorization: Digest x\r\n"), credentials);
+    assert_eq!(class_with("PROXY-authorization : Digest x\r\n"), credentials);
+    assert_eq!(class_with("To: a;tag=1\r\nAuthorization: x\r\n"), (Class::InDialog, Reason::ToTag));
+    assert_eq!(class_with("Authorization: x\r\nTo: a;tag=1\r\n"), (Class::InDialog, Reason::ToTag));
+    for other in
+        ["Proxy-Authenticate", "Authorizations", "Authentication-Info", "Accept", "P-Asserted-Identity"]
+    {
+        assert_eq!(class_with(&format!("{other}: Digest x\r\n")), ORIGINAL, "{other}");
+    }
+    assert_eq!(class_with("\r\nAuthorization: x\r\n"), ORIGINAL, "in the body");
+}
+
+#[test]
 fn a_header_in_the_body_is_none() {
     assert_eq!(
         class_of(b"INVITE a SIP/2.0\r\n\r\nTo: <sip:b@h>;tag=1\r\nResource-Priority: x\r\n"),
@@ -130,6 +146,7 @@ fn any_datagram() -> impl Strategy<Value = Vec<u8>> {
         "\"",
         "\\",
         "Resource-Priority: ",
+        "Authorization: ",
         "Via: ",
         "\0",
         "\u{ff}",

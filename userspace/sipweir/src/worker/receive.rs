@@ -17,7 +17,7 @@
 
 use afxdp::{BATCH, Batch, Frame};
 use overload::{Decision, Discipline, Gate, GateState, Known, Lane as Queue, TransactionState};
-use sip::{CallLines, Class, Datagram, KernelFindings, Marker, MarkerForm, Method, Reason};
+use sip::{CallLines, Class, Datagram, KernelFindings, Marker, MarkerForm, Message, Method, Reason};
 use xdp_prog::Meta;
 
 use super::{Parts, RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
@@ -48,13 +48,17 @@ pub(super) struct Arrived {
     method: Method,
     /// The XDP program has found its transaction in the table.
     is_known: bool,
+    /// An original that brings credentials is inside every share: it was admitted and challenged before, and to shed it
+    /// now would waste that work.
+    has_credentials: bool,
     pub(super) message: Waiting,
 }
 
 impl Arrived {
     /// A message that the XDP program has not looked at.
-    pub(super) fn unhashed(index: usize, arrival_ns: u64, method: Method, message: Waiting) -> Self {
-        Self { index, arrival_ns, method, is_known: false, message }
+    pub(super) fn unhashed(index: usize, arrival_ns: u64, found: &Message, message: Waiting) -> Self {
+        let has_credentials = found.reason == Reason::Credentials;
+        Self { index, arrival_ns, method: found.method, is_known: false, has_credentials, message }
     }
 }
 
@@ -136,21 +140,21 @@ impl Worker {
         let class = Class::from_u8(meta.class).unwrap_or(Class::Undecided);
         let marker = marker_of(&meta);
         let method = Method::from_u8(meta.method).unwrap_or(Method::Other);
-        let (class, method, marker) = if class == Class::Undecided {
+        let reason = Reason::from_u8(meta.reason).unwrap_or(Reason::Unset);
+        let (class, reason, method, marker) = if class == Class::Undecided {
             let findings = KernelFindings { start_line_len: meta.start_line_len, method, marker };
             let payload = datagram.payload(packet);
             let found = sip::classify_rest(payload, &findings);
             let message = self.parts.privileged.raise(found, payload, datagram.source.ip());
-            (message.class, message.method, message.marker)
+            (message.class, message.reason, message.method, message.marker)
         } else {
-            (class, method, marker)
+            (class, reason, method, marker)
         };
-        let is_known = matches!(
-            Reason::from_u8(meta.reason),
-            Some(Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits)
-        );
+        let is_known =
+            matches!(reason, Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits);
+        let has_credentials = reason == Reason::Credentials;
         let message = Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash };
-        Some(Arrived { index, arrival_ns: meta.arrival_ns, method, is_known, message })
+        Some(Arrived { index, arrival_ns: meta.arrival_ns, method, is_known, has_credentials, message })
     }
 
     /// Which of the waiting lines a message belongs to.
@@ -173,7 +177,7 @@ impl Worker {
         if known.is_some() {
             queue = Queue::Copy;
         }
-        let Arrived { arrival_ns, method, message, .. } = arrived;
+        let Arrived { arrival_ns, method, has_credentials, message, .. } = arrived;
         let lane = &mut self.parts.lanes[index];
         lane.counters.received(message.class);
         match known {
@@ -230,6 +234,7 @@ impl Worker {
             }
             let share_hash = match (lane.gate.state(), message.txn) {
                 (GateState::Normal, _) => 0,
+                _ if has_credentials => 0,
                 (_, 0) => sip::share_hash(self.txn_hash(&message)),
                 (_, hash) => sip::share_hash(hash),
             };

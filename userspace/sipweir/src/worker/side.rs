@@ -102,7 +102,7 @@ impl Worker {
         let found = self.parts.privileged.raise(sip::classify(payload), payload, source);
         let (body, datagram) = (self.body_of(large), received.datagram);
         let message = Waiting { body, datagram, class: found.class, marker: found.marker, txn: 0 };
-        let mut arrived = Arrived::unhashed(index, received.arrival_ns, found.method, message);
+        let mut arrived = Arrived::unhashed(index, received.arrival_ns, &found, message);
         if self.parts.side_door.as_ref().is_none_or(|door| door.pool.free() > 0) {
             return Some(arrived);
         }

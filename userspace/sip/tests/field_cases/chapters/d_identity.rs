@@ -1,9 +1,9 @@
 //! D. Which requests are one: copies have one hash, everything else has another.
 
-use sip::{Class, ReplyLine, Verdict, call_key, is_ack_of_own_reply, verdict_of};
+use sip::{Class, Reason, ReplyLine, Verdict, call_key, is_ack_of_own_reply, verdict_of};
 
 use super::{SEED, ack_to, class_of, ethernet, hash_from, hash_of, invite, ipv4, plain_invite, reply_to};
-use crate::judge::parse;
+use crate::judge::{classify, parse};
 
 #[test]
 fn case_30_a_request_without_a_branch_is_known_by_all_its_bytes_and_its_ack_too() {
@@ -65,13 +65,14 @@ fn case_35_a_merged_request_is_new_and_482_is_not_ours_to_say() {
 }
 
 #[test]
-fn case_36_a_request_sent_again_with_credentials_is_new() {
+fn case_36_a_request_sent_again_with_credentials_is_new_and_preferred() {
     let first = plain_invite();
     let again = first
         .replace("branch=z9hG4bKp1", "branch=z9hG4bKp2")
         .replace("CSeq: 2", "CSeq: 3")
         .replace("\r\n\r\n", "\r\nAuthorization: Digest username=\"x\", response=\"00\"\r\n\r\n");
-    assert_eq!(class_of(again.as_bytes()), Class::Original);
+    let message = classify(again.as_bytes());
+    assert_eq!((message.class, message.reason), (Class::Original, Reason::Credentials));
     assert_ne!(hash_of(&again), hash_of(&first));
     assert_eq!(
         call_key(&SEED, again.as_bytes()),
