@@ -5,12 +5,15 @@ use crate::baseline::{Fifo, TailDrop};
 use crate::config::{ConfigError, GateConfig};
 use crate::gate::{Decision, Discipline, Gate, GateState, GateWord};
 use crate::hysteretic::Hysteretic;
+use crate::random::Random;
 
 /// Any gate that can be configured.
 #[derive(Debug, Clone)]
 pub enum AnyGate {
     /// Hysteretic shedding.
     Hysteretic(Hysteretic),
+    /// Random two-threshold control.
+    Random(Random),
     /// Priority classes and a bounded buffer.
     TailDrop(TailDrop),
     /// One bounded queue.
@@ -27,6 +30,7 @@ impl AnyGate {
             GateConfig::Hysteretic(config) => {
                 Hysteretic::new(config, capacity, rate_per_s).map(Self::Hysteretic)
             }
+            GateConfig::Random(config) => Random::new(config, capacity, rate_per_s).map(Self::Random),
             GateConfig::TailDrop { buffer } => {
                 TailDrop::new(*buffer, capacity, rate_per_s).map(Self::TailDrop)
             }
@@ -39,6 +43,7 @@ macro_rules! each {
     ($any:expr, $gate:ident => $call:expr) => {
         match $any {
             AnyGate::Hysteretic($gate) => $call,
+            AnyGate::Random($gate) => $call,
             AnyGate::TailDrop($gate) => $call,
             AnyGate::Fifo($gate) => $call,
         }
@@ -48,6 +53,14 @@ macro_rules! each {
 impl Gate for AnyGate {
     fn arrive(&mut self, now: Nanos, share_hash: u32, in_system: usize) -> Decision {
         each!(self, gate => gate.arrive(now, share_hash, in_system))
+    }
+
+    fn looks_at_hash(&self) -> bool {
+        each!(self, gate => gate.looks_at_hash())
+    }
+
+    fn published(&mut self, word: GateWord) {
+        each!(self, gate => gate.published(word));
     }
 
     fn depart(&mut self, now: Nanos, in_system: usize) {
@@ -80,6 +93,7 @@ mod tests {
     use super::AnyGate;
     use crate::config::{GateConfig, HystereticConfig};
     use crate::gate::{Decision, Gate, GateState};
+    use crate::random::RandomConfig;
     use crate::threshold::Threshold;
 
     #[test]
@@ -91,13 +105,26 @@ mod tests {
             discard_at: buffer,
             share: 0.0,
         });
-        for (config, refused_from) in
-            [(hysteretic, 3), (GateConfig::TailDrop { buffer }, 5), (GateConfig::Fifo { buffer }, 5)]
-        {
+        let random = GateConfig::Random(RandomConfig {
+            low: Threshold::Messages(2),
+            high: Threshold::Messages(4),
+            buffer,
+            weight: 1.0,
+            initial_probability: 0.0,
+        });
+        for (config, looks_at_hash, refused_from) in [
+            (hysteretic, false, 3),
+            (random, true, 4),
+            (GateConfig::TailDrop { buffer }, false, 5),
+            (GateConfig::Fifo { buffer }, false, 5),
+        ] {
             let mut gate = AnyGate::new(&config, 5, 1.0).unwrap();
+            assert_eq!(gate.looks_at_hash(), looks_at_hash);
             let admitted = (0..9).take_while(|&n| gate.arrive(0, 0, n) == Decision::Admit).count();
             assert_eq!(admitted, refused_from, "{}", config.name());
             assert_eq!(gate.discipline(), config.discipline());
+            // A random gate only learns from requests.
+            let _decision = gate.arrive(0, 0, 0);
             gate.depart(0, 0);
             assert_eq!(gate.state(), GateState::Normal);
         }

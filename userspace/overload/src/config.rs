@@ -5,6 +5,7 @@
 
 use crate::gate::Discipline;
 use crate::levels::Levels;
+use crate::random::RandomConfig;
 use crate::threshold::Threshold;
 
 /// The hysteretic gate's settings. Named by effect; the symbols are those of the model.
@@ -54,14 +55,7 @@ impl HystereticConfig {
         if !(0.0..=1.0).contains(&self.share) {
             problems.push(Problem::Share { field: "share", value: self.share });
         }
-        for (field, threshold) in [low, high, buffer] {
-            problems.extend(Problem::too_long((field, threshold), capacity));
-        }
-        if capacity < Levels::CAPACITY_MIN
-            && [low.1, high.1, buffer.1].iter().any(|t| matches!(t, Threshold::Time(_)))
-        {
-            problems.push(Problem::Capacity { field: "capacity", capacity, needed: Levels::CAPACITY_MIN });
-        }
+        problems.extend(Problem::no_room([low, high, buffer], capacity));
         problems
     }
 }
@@ -71,6 +65,8 @@ impl HystereticConfig {
 pub enum GateConfig {
     /// Hysteretic shedding with priority classes.
     Hysteretic(HystereticConfig),
+    /// Random shedding between two thresholds of an average, with priority classes.
+    Random(RandomConfig),
     /// Priority classes and a buffer that refuses originals when it is full.
     TailDrop {
         /// How many may be in the system.
@@ -95,6 +91,7 @@ impl GateConfig {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Hysteretic(_) => "hysteretic",
+            Self::Random(_) => "random",
             Self::TailDrop { .. } => "tail_drop",
             Self::Fifo { .. } => "fifo",
         }
@@ -104,7 +101,7 @@ impl GateConfig {
     #[must_use]
     pub const fn discipline(&self) -> Discipline {
         match self {
-            Self::Hysteretic(_) | Self::TailDrop { .. } => Discipline::Priority,
+            Self::Hysteretic(_) | Self::Random(_) | Self::TailDrop { .. } => Discipline::Priority,
             Self::Fifo { .. } => Discipline::Fifo,
         }
     }
@@ -114,6 +111,7 @@ impl GateConfig {
     pub fn check(&self, capacity: u32) -> Vec<Problem> {
         match self {
             Self::Hysteretic(config) => config.check(capacity),
+            Self::Random(config) => config.check(capacity),
             Self::TailDrop { buffer } | Self::Fifo { buffer } => check_buffer(*buffer, capacity),
         }
     }
@@ -162,6 +160,26 @@ pub enum Problem {
         /// Its value.
         value: f64,
     },
+    /// A probability is outside 0 to 1, as a published start probability of random control is.
+    #[error(
+        "{field} = {value} is no probability, even if 1.6 was published as one; it must be between 0 and 1"
+    )]
+    Probability {
+        /// The field to change.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A number is outside its range.
+    #[error("{field} = {value} is out of range; it must be {range}")]
+    Range {
+        /// The field to change.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be, such as "above 0 and at most 1".
+        range: &'static str,
+    },
     /// A threshold asks for more messages than can wait.
     #[error(
         "{field} = {value} is more than the {capacity} messages that can wait; lower it or give the queue more frames"
@@ -202,18 +220,20 @@ impl Problem {
             Self::Zero { field }
             | Self::Order { field, .. }
             | Self::Share { field, .. }
+            | Self::Probability { field, .. }
+            | Self::Range { field, .. }
             | Self::TooLong { field, .. }
             | Self::Capacity { field, .. }
             | Self::Rate { field, .. } => field,
         }
     }
 
-    fn zero((field, threshold): (&'static str, Threshold)) -> Option<Self> {
+    pub(crate) fn zero((field, threshold): (&'static str, Threshold)) -> Option<Self> {
         threshold.is_zero().then_some(Self::Zero { field })
     }
 
     /// Compares two thresholds of the same kind; a number and a time have no order before the rate is known.
-    fn order(
+    pub(crate) fn order(
         below: (&'static str, Threshold),
         above: (&'static str, Threshold),
         strict: bool,
@@ -241,6 +261,17 @@ impl Problem {
             }
             _ => None,
         }
+    }
+
+    /// What keeps three ascending thresholds from having room.
+    pub(crate) fn no_room(thresholds: [(&'static str, Threshold); 3], capacity: u32) -> Vec<Self> {
+        let mut problems: Vec<_> =
+            thresholds.into_iter().filter_map(|field| Self::too_long(field, capacity)).collect();
+        let needed = Levels::CAPACITY_MIN;
+        if capacity < needed && thresholds.iter().any(|(_, t)| matches!(t, Threshold::Time(_))) {
+            problems.push(Self::Capacity { field: "capacity", capacity, needed });
+        }
+        problems
     }
 }
 

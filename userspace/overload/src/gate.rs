@@ -11,8 +11,10 @@
 //! decided by the transaction's hash and not by a throw of the dice: inside the share at the NIC is inside the share
 //! here, and every copy of one request, at every worker with the same seed, gets the same answer in the same state.
 //! The second judgement can therefore only make up for the word's age (overload or discard began meanwhile), never
-//! thin out the admitted share a second time. The state is the one that the message finds: the arrival that turns
-//! normal into overload is judged as in normal, whatever its hash.
+//! thin out the admitted share a second time.
+//!
+//! What a word sheds at the NIC no gate ever sees. A gate that averages over arrivals is therefore told which word is in
+//! force ([`Gate::published`]), and keeps a sample coming in.
 
 use crate::Nanos;
 
@@ -54,6 +56,9 @@ impl GateState {
     }
 }
 
+/// How many share hashes there are.
+const HASHES: f64 = (1_u64 << u32::BITS) as f64;
+
 /// The published form of a gate: state in the high half, admitted share as a 32-bit threshold in the low half.
 ///
 /// One aligned 64-bit store publishes it and one load reads it, so state and share always belong together.
@@ -84,6 +89,23 @@ impl GateWord {
     #[must_use]
     pub const fn from_bits(bits: u64) -> Option<Self> {
         if bits >> Self::STATE_SHIFT <= GateState::Discard as u64 { Some(Self(bits)) } else { None }
+    }
+
+    /// A share as the threshold of a 32-bit hash. A share of 1 still refuses one transaction in 2^32 (see `abi.h`).
+    #[must_use]
+    pub const fn threshold_of(share: f64) -> u32 {
+        // A float-to-integer cast saturates, which takes 1.0 to u32::MAX.
+        (share * HASHES) as u32
+    }
+
+    /// The share of originals that this word admits, 0 to 1.
+    #[must_use]
+    pub fn admitted_share(self) -> f64 {
+        match self.state() {
+            GateState::Normal => 1.0,
+            GateState::Overload => f64::from(self.share_threshold()) / HASHES,
+            GateState::Discard => 0.0,
+        }
     }
 
     /// The state half.
@@ -173,8 +195,18 @@ pub enum Discipline {
 /// between two calls lead where single steps would have ended, except for detours in between.
 pub trait Gate {
     /// Decides on a message with this share hash while `in_system` others are in the system. The hash is not looked
-    /// at, and need not be computed, when [`Gate::state`] is [`GateState::Normal`] before the call.
+    /// at, and need not be computed, when [`Gate::looks_at_hash`] denies it before the call.
     fn arrive(&mut self, now: Nanos, share_hash: u32, in_system: usize) -> Decision;
+
+    /// Whether the hash of the next arrival can matter. By default it does not in [`GateState::Normal`]: the arrival that
+    /// turns normal into overload is judged as in normal.
+    fn looks_at_hash(&self) -> bool {
+        self.state() != GateState::Normal
+    }
+
+    /// Notes that from now on messages are let through by `word` before they arrive here. Never called where every
+    /// message reaches the gate, as in most simulations.
+    fn published(&mut self, _word: GateWord) {}
 
     /// Notes that `in_system` messages are left in the system.
     fn depart(&mut self, now: Nanos, in_system: usize);
@@ -215,6 +247,17 @@ mod tests {
             assert_eq!(GateState::from_u8(u8::try_from(number).unwrap()), Some(state));
         }
         assert_eq!(GateState::from_u8(3), None);
+    }
+
+    #[test]
+    fn a_share_is_a_threshold_and_a_threshold_a_share() {
+        for (share, threshold) in [(0.0, 0), (0.5, 1 << 31), (0.25, 1 << 30), (1.0, u32::MAX)] {
+            assert_eq!(GateWord::threshold_of(share), threshold);
+            let word = GateWord::new(GateState::Overload, threshold);
+            assert!((word.admitted_share() - share).abs() < 1e-9, "{share}");
+        }
+        assert_eq!(GateWord::new(GateState::Discard, 1 << 31).admitted_share(), 0.0);
+        assert_eq!(GateWord::OPEN.admitted_share(), 1.0);
     }
 
     #[test]

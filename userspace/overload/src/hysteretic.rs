@@ -45,7 +45,7 @@ impl Hysteretic {
             config: *config,
             capacity,
             levels: Levels::resolve(config, rate_per_s, capacity),
-            share_threshold: share_threshold(config.share),
+            share_threshold: GateWord::threshold_of(config.share),
             state: GateState::Normal,
             transitions: 0,
         })
@@ -99,12 +99,6 @@ impl Hysteretic {
             self.enter(GateState::Discard);
         }
     }
-}
-
-/// The share as the threshold of a 32-bit hash. A share of 1 still refuses one transaction in 2^32 (see `abi.h`).
-fn share_threshold(share: f64) -> u32 {
-    // A float-to-integer cast saturates, which takes 1.0 to u32::MAX.
-    (share * (f64::from(u32::MAX) + 1.0)) as u32
 }
 
 impl Gate for Hysteretic {

@@ -57,25 +57,27 @@ impl Levels {
     /// 3..=capacity, then H into 2..=B−1, then L into 1..=H−1. So a server that has nearly stopped leaves (1, 2, 3), and
     /// L < H < B at any rate.
     pub(crate) fn resolve(config: &HystereticConfig, rate_per_s: f64, capacity: u32) -> Self {
-        // The rate at which B is just the capacity. A span of 0 is refused by the configuration's check.
-        let rate_per_s = match config.discard_at {
+        let thresholds = [config.admit_below, config.shed_at, config.discard_at];
+        let [low, high, buffer] = Self::fit(thresholds, rate_per_s, capacity);
+        Self { low, high, buffer }
+    }
+
+    /// Three ascending thresholds in messages, fitted as [`Levels::resolve`] says.
+    pub(crate) fn fit(thresholds: [Threshold; 3], rate_per_s: f64, capacity: u32) -> [u32; 3] {
+        // The rate at which the largest is just the capacity. A span of 0 is refused by the configuration's check.
+        let rate_per_s = match thresholds[2] {
             Threshold::Time(span_ns) => {
                 rate_per_s.min(f64::from(capacity) * NANOS_PER_S as f64 / span_ns as f64)
             }
             Threshold::Messages(_) => rate_per_s,
         };
-        let low = config.admit_below.messages_at(rate_per_s);
-        let high = config.shed_at.messages_at(rate_per_s);
-        let buffer = config.discard_at.messages_at(rate_per_s);
-        let fixed = [config.admit_below, config.shed_at, config.discard_at]
-            .into_iter()
-            .all(|threshold| matches!(threshold, Threshold::Messages(_)));
-        if fixed {
-            return Self { low, high, buffer };
+        let [low, high, buffer] = thresholds.map(|threshold| threshold.messages_at(rate_per_s));
+        if thresholds.into_iter().all(|threshold| matches!(threshold, Threshold::Messages(_))) {
+            return [low, high, buffer];
         }
         let buffer = buffer.clamp(Self::CAPACITY_MIN, capacity.max(Self::CAPACITY_MIN));
         let high = high.clamp(2, buffer - 1);
-        Self { low: low.clamp(1, high - 1), high, buffer }
+        [low.clamp(1, high - 1), high, buffer]
     }
 
     /// (L, H, B), as the literature writes them.

@@ -37,6 +37,7 @@ mod keyed_buckets;
 mod levels;
 mod mix;
 mod queue;
+mod random;
 mod rate;
 mod threshold;
 mod transactions;
@@ -56,6 +57,7 @@ pub use keyed_buckets::{Allowance, KeyedBuckets};
 pub use levels::Levels;
 pub use mix::Mix;
 pub use queue::{CallQueue, Lane, QueueCapacity, SURPLUS_PER_CALL_MAX, Served};
+pub use random::{Random, RandomConfig};
 pub use rate::{RateConfig, ServiceRate};
 pub use threshold::{ParseThresholdError, Threshold};
 pub use transactions::{

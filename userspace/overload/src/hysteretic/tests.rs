@@ -1,8 +1,8 @@
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
-use super::{Hysteretic, share_threshold};
+use super::Hysteretic;
 use crate::config::HystereticConfig;
-use crate::gate::{Decision, Gate, GateState, ShedReason};
+use crate::gate::{Decision, Gate, GateState, GateWord, ShedReason};
 use crate::levels::Levels;
 use crate::threshold::Threshold;
 
@@ -93,9 +93,9 @@ fn an_admission_that_could_not_be_queued_is_taken_back() {
 
 #[test]
 fn the_ends_of_the_share_admit_all_but_one_hash_and_none() {
-    assert_eq!(share_threshold(1.0), u32::MAX);
-    assert_eq!(share_threshold(0.0), 0);
-    assert_eq!(share_threshold(0.5), 0x8000_0000);
+    assert_eq!(GateWord::threshold_of(1.0), u32::MAX);
+    assert_eq!(GateWord::threshold_of(0.0), 0);
+    assert_eq!(GateWord::threshold_of(0.5), 0x8000_0000);
     let mut shut = gate(1, 2, 9, 0.0);
     shut.depart(0, 2);
     assert_eq!(shut.arrive(0, 0, 2), Decision::Shed(ShedReason::ShareOutside));
@@ -170,7 +170,7 @@ proptest! {
         for (arrival, hash) in steps {
             let before = diagram;
             if arrival {
-                let inside = f64::from(hash) < share * 4_294_967_296.0 && hash < share_threshold(share);
+                let inside = f64::from(hash) < share * 4_294_967_296.0 && hash < GateWord::threshold_of(share);
                 let accepted = diagram.arrival(levels, inside);
                 let decision = gate.arrive(0, hash, before.n as usize);
                 prop_assert_eq!(decision == Decision::Admit, accepted);
