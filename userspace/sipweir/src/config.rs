@@ -287,14 +287,19 @@ impl HandoffKind {
 pub struct Gate {
     /// Which gate. Default `hysteretic`.
     pub kind: GateKind,
-    /// L: back to `normal` when fewer wait.
+    /// L: back to `normal` when fewer wait. `random`, Tmin: all are admitted while fewer wait on the average.
     pub low: Limit,
-    /// H: `overload` when this many wait.
+    /// H: `overload` when this many wait. `random`, Tmax: none is admitted while more wait on the average.
     pub high: Limit,
     /// B: `discard` when this many wait. The only threshold of `fifo` and `tail_drop`.
     pub buffer: Limit,
-    /// q: share of originals admitted in `overload`, 0 to 1.
+    /// q: share of originals admitted in `overload`, 0 to 1. `hysteretic` only.
     pub admit: f64,
+    /// w: part of the average that each request renews, above 0 and up to 1. `random` only. Default 0.5, in the middle of
+    /// what has been published as stable.
+    pub weight: f64,
+    /// P0: probability of a refusal when the average reaches `low`, 0 to 1. `random` only. Default 0.16.
+    pub initial_probability: f64,
 }
 
 impl Default for Gate {
@@ -305,6 +310,19 @@ impl Default for Gate {
             high: Limit::time_ms(250),
             buffer: Limit::time_ms(350),
             admit: 0.5,
+            weight: 0.5,
+            initial_probability: 0.16,
+        }
+    }
+}
+
+impl Gate {
+    /// The share of originals that is admitted when `overload` begins.
+    #[must_use]
+    pub const fn share_in_overload(&self) -> f64 {
+        match self.kind {
+            GateKind::Random => 1.0 - self.initial_probability,
+            GateKind::Hysteretic | GateKind::TailDrop | GateKind::Fifo => self.admit,
         }
     }
 }
@@ -316,6 +334,8 @@ pub enum GateKind {
     /// Two thresholds and a discard level: M|G|1|<L,H>|B.
     #[default]
     Hysteretic,
+    /// Two thresholds on a weighted average, refusals by chance in between.
+    Random,
     /// Strict priority and a buffer, no control: originals beyond the buffer are dropped.
     TailDrop,
     /// One queue without classes; the baseline that collapses.
@@ -328,9 +348,16 @@ impl GateKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hysteretic => "hysteretic",
+            Self::Random => "random",
             Self::TailDrop => "tail_drop",
             Self::Fifo => "fifo",
         }
+    }
+
+    /// Whether it controls the load, by answers to those that it refuses. The baselines only let a buffer overflow.
+    #[must_use]
+    pub const fn is_control(self) -> bool {
+        matches!(self, Self::Hysteretic | Self::Random)
     }
 }
 

@@ -234,6 +234,8 @@ pub struct LaneCounters {
     pub at_server: Count,
     /// `overload::GateState` as a number.
     pub gate_state: Count,
+    /// Share of originals that the gate's word admits, millionths.
+    pub gate_admits_ppm: Count,
     /// Changes of the gate's state since start.
     pub gate_transitions: Count,
     /// Measured service rate, thousandths of an original per second.
@@ -259,6 +261,7 @@ impl Default for LaneCounters {
             waiting: Count::default(),
             at_server: Count::default(),
             gate_state: Count::default(),
+            gate_admits_ppm: Count::default(),
             gate_transitions: Count::default(),
             service_rate_milli: Count::default(),
             server_state: Count::default(),

@@ -185,6 +185,7 @@ impl Lane {
         counters.waiting.set(self.queue.len() as u64);
         counters.at_server.set(u64::from(self.credit.at_server()));
         counters.gate_state.set(self.gate.state() as u64);
+        counters.gate_admits_ppm.set((self.gate.word().admitted_share() * 1e6).round() as u64);
         counters.gate_transitions.set(self.gate.transitions());
         counters.server_state.set(self.credit.server() as u64);
         // A rate is finite and non-negative; thousandths keep slow servers visible.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use overload::{DestinationCap, Feedback, GateWord, TokenBucket};
 use sip::{OverloadControl, Refusal, ReplyLine, RetryAfter, Seed, address_key};
 
-use crate::config::{self, GateKind};
+use crate::config;
 use crate::prefix::{Prefix, PrefixTable};
 
 /// The budget may be spent in bursts of this part of a second.
@@ -86,12 +86,10 @@ impl ReplyPolicy {
     /// The policy of a service. The baselines refuse silently: that is what makes them baselines.
     #[must_use]
     pub fn of_service(service: &config::Service, epoch_ns: u64, now_ns: u64) -> Self {
-        match service.gate.kind {
-            GateKind::Hysteretic => Self::new(&service.reply, epoch_ns, now_ns),
-            GateKind::TailDrop | GateKind::Fifo => {
-                Self::new(&config::Reply { code: 0, ..config::Reply::default() }, epoch_ns, now_ns)
-            }
+        if service.gate.kind.is_control() {
+            return Self::new(&service.reply, epoch_ns, now_ns);
         }
+        Self::new(&config::Reply { code: 0, ..config::Reply::default() }, epoch_ns, now_ns)
     }
 
     /// Whether anybody is answered at all.
@@ -195,8 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_hysteretic_gate_answers() {
-        for (kind, answers) in [("hysteretic", true), ("tail_drop", false), ("fifo", false)] {
+    fn only_gates_that_control_answer() {
+        let kinds = [("hysteretic", true), ("random", true), ("tail_drop", false), ("fifo", false)];
+        for (kind, answers) in kinds {
             let text = format!(
                 "interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n\
                  [service.main.gate]\nkind = \"{kind}\"\n[service.main.reply.peers]\n\"10.0.0.0/8\" = 480\n"

@@ -106,10 +106,12 @@ pub struct Service {
 /// A gate.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Gate {
-    /// `hysteretic`, `tail_drop` or `fifo`.
+    /// `hysteretic`, `random`, `tail_drop` or `fifo`.
     pub kind: String,
     /// `normal`, `overload` or `discard`.
     pub state: String,
+    /// The share of originals that it admits, 0 to 1; of `random` at least the sixteenth that it samples.
+    pub admits: f64,
     /// Changes of state since start.
     pub transitions: u64,
 }
@@ -210,6 +212,7 @@ impl Service {
     pub fn read(listen: Vec<String>, handoff: &str, gate: &str, lanes: &[Arc<LaneCounters>]) -> Self {
         let sum = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).sum::<u64>();
         let most = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).max().unwrap_or(0);
+        let least = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).min().unwrap_or(0);
         let state = u8::try_from(most(|lane| lane.gate_state.get())).ok().and_then(GateState::from_u8);
         let mut received = BTreeMap::new();
         let mut above_cap = BTreeMap::new();
@@ -240,6 +243,7 @@ impl Service {
             gate: Gate {
                 kind: gate.to_owned(),
                 state: state.map_or("unknown", |state| state.name()).to_owned(),
+                admits: least(|lane| lane.gate_admits_ppm.get()) as f64 / 1e6,
                 transitions: sum(|lane| lane.gate_transitions.get()),
             },
             waiting: sum(|lane| lane.waiting.get()),
@@ -285,7 +289,8 @@ impl Status {
         for (name, service) in &self.services {
             writeln!(out, "\nservice {name} at {} ({})", service.listen.join(", "), service.handoff)?;
             let gate = &service.gate;
-            writeln!(out, "  gate {} ({}), {} changes", gate.state, gate.kind, gate.transitions)?;
+            let (state, kind, percent) = (&gate.state, &gate.kind, gate.admits * 100.0);
+            writeln!(out, "  gate {state} ({kind}), admits {percent:.0} %, {} changes", gate.transitions)?;
             writeln!(
                 out,
                 "  waiting {}, at server {}, server {} at {:.0}/s, its drops {}, longest wait {:.1} ms",

@@ -312,16 +312,18 @@ impl Worker {
 
     /// Tells the XDP program the gates' states, where they changed.
     fn publish_gates(&mut self) {
-        let Parts { lanes, lane_of_service, gates, queue, .. } = &self.parts;
-        for (number, lane) in lanes.iter().enumerate() {
-            let word = lane.word().bits();
-            if self.published[number] == word {
+        let Parts { lanes, lane_of_service, gates, queue, .. } = &mut self.parts;
+        for (number, lane) in lanes.iter_mut().enumerate() {
+            let word = lane.word();
+            let bits = word.bits();
+            if self.published[number] == bits {
                 continue;
             }
-            self.published[number] = word;
+            self.published[number] = bits;
+            lane.gate.published(word);
             for (service, of) in lane_of_service.iter().enumerate() {
                 if usize::from(*of) == number {
-                    gates.store(service * QUEUES_MAX + *queue as usize, word);
+                    gates.store(service * QUEUES_MAX + *queue as usize, bits);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use overload::{GateConfig, HystereticConfig, Threshold};
+use overload::{GateConfig, GateState, GateWord, HystereticConfig, RandomConfig, Threshold};
 use proptest::prelude::*;
 use sip::{Class, Method};
 use sipweir::counters::Outcome;
@@ -226,6 +226,41 @@ fn the_gate_is_published_at_each_threshold_and_opens_again() {
         bench.at_server();
     }
     assert_eq!(state(&bench), 0, "normal again");
+    bench.assert_conserved();
+}
+
+#[test]
+fn the_random_gate_publishes_the_share_that_it_admits_and_opens_when_the_line_is_empty() {
+    let config = RandomConfig {
+        low: Threshold::Messages(5),
+        high: Threshold::Messages(25),
+        buffer: Threshold::Messages(100),
+        weight: 1.0,
+        initial_probability: 0.25,
+    };
+    let gate = GateConfig::Random(config);
+    let mut bench = Bench::new(&Setup { gate, queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    let word = |bench: &Bench| GateWord::from_bits(bench.gates.load(0)).expect("a word");
+    assert_eq!(word(&bench), GateWord::OPEN);
+    for call in 0..400 {
+        bench.deliver(&request("INVITE", URI, &format!("c{call}"))).expect("delivered");
+        bench.turn_after(MS / 1000);
+    }
+    // The line has grown to where nearly all are refused, and the word says so, but for the sample.
+    let admitted = word(&bench).admitted_share();
+    assert!((1.0 / 16.0..0.25).contains(&admitted), "{admitted}");
+    assert_eq!(word(&bench).state(), GateState::Overload);
+    let rejected = bench.lane.outcome_of(Class::Original, Outcome::Rejected);
+    assert!((370..395).contains(&rejected), "{rejected}");
+    assert_eq!(bench.replies().len() as u64, rejected);
+    bench.server.set_waiting(0);
+    for _ in 0..100 {
+        bench.turn_after(MS);
+        bench.at_server();
+    }
+    assert_eq!(word(&bench), GateWord::OPEN, "without a request having come");
     bench.assert_conserved();
 }
 

@@ -3,7 +3,7 @@
 //! The furniture is that of the worker's own tests. Time is the fuzzer's, so a case of minutes takes microseconds.
 
 use afxdp::{PortConfig, UmemConfig};
-use overload::{GateConfig, HystereticConfig, Threshold};
+use overload::{GateConfig, HystereticConfig, RandomConfig, Threshold};
 use sip::{Checksum, Class, Method, Services, classify, parse_packet, verdict_of, verify_udp};
 use sipweir::config::Reply;
 use sipweir::counters::Outcome;
@@ -43,6 +43,13 @@ fn setup(bytes: &mut Bytes<'_>) -> Setup {
     let gate = match kind % 4 {
         0 => GateConfig::TailDrop { buffer: Threshold::Messages(12) },
         1 => GateConfig::Fifo { buffer: Threshold::Messages(12) },
+        2 => GateConfig::Random(RandomConfig {
+            low: Threshold::Messages(3),
+            high: Threshold::Messages(9),
+            buffer: Threshold::Messages(12),
+            weight: 0.5,
+            initial_probability: 0.16,
+        }),
         _ => GateConfig::Hysteretic(HystereticConfig {
             admit_below: Threshold::Messages(3),
             shed_at: Threshold::Messages(6),

@@ -1,7 +1,7 @@
 //! `--reply`: what each request would be told if the gate shed it.
 //!
 //! The same policy and the same writer as in the worker; only budgets and caps are left out, which depend on what came
-//! before. The gate is taken to be in overload with the configured share, and `oc-seq` counts the replies.
+//! before. The gate is taken to be at the beginning of overload with the share of its configuration, and `oc-seq` counts the replies.
 
 use std::net::IpAddr;
 
@@ -49,9 +49,8 @@ pub(super) struct Replies {
 impl Replies {
     /// For the services of a configuration, or for plain endpoints with default replies.
     pub(super) fn new(config: Option<&Config>, endpoints: &[(Option<IpAddr>, u16)], seed: Seed) -> Self {
-        // A share from 0 to 1 of a u32 is a u32.
         let word = |gate: &Gate| {
-            GateWord::new(GateState::Overload, (gate.admit * f64::from(u32::MAX)).round() as u32)
+            GateWord::new(GateState::Overload, GateWord::threshold_of(gate.share_in_overload()))
         };
         let policies = match config {
             Some(config) => config

@@ -123,8 +123,7 @@ fn frames(frames: &Frames, report: &mut impl FnMut(String, String)) {
 }
 
 fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, String)) {
-    if service.max_wait.nanos() == 0
-        || (service.gate.kind == GateKind::Hysteretic && service.max_wait.nanos() >= T1_NS)
+    if service.max_wait.nanos() == 0 || (service.gate.kind.is_control() && service.max_wait.nanos() >= T1_NS)
     {
         let message = format!(
             "{} is not between 0 and T1 = 500ms; later, the client's copy is already on its way",
@@ -206,8 +205,19 @@ fn gate(path: &str, service: &Service, report: &mut impl FnMut(String, String)) 
     if !(0.0..=1.0).contains(&gate.admit) {
         report(format!("{path}.gate.admit"), format!("{} is no share between 0 and 1", gate.admit));
     }
+    if !(gate.weight > 0.0 && gate.weight <= 1.0) {
+        let message = format!("{} is no weight; it must be above 0 and at most 1", gate.weight);
+        report(format!("{path}.gate.weight"), message);
+    }
+    if !(0.0..=1.0).contains(&gate.initial_probability) {
+        let message = format!(
+            "{} is no probability, even if 1.6 was published as one; it must be between 0 and 1",
+            gate.initial_probability
+        );
+        report(format!("{path}.gate.initial_probability"), message);
+    }
     let zero = |limit: Limit| matches!(limit.0, Threshold::Messages(0) | Threshold::Time(0));
-    if gate.kind != GateKind::Hysteretic {
+    if !gate.kind.is_control() {
         if zero(gate.buffer) {
             report(format!("{path}.gate.buffer"), "must be above 0".into());
         }
@@ -218,17 +228,19 @@ fn gate(path: &str, service: &Service, report: &mut impl FnMut(String, String)) 
             report(format!("{path}.gate.{key}"), "must be above 0".into());
         }
     }
-    // low <= high < buffer, as far as both are of one kind; across kinds it depends on the measured rate, and
-    // the gate keeps the order itself when it resolves them.
+    // low <= high < buffer, for random control low < high <= buffer, as far as both are of one kind; across kinds it
+    // depends on the measured rate, and the gate keeps the order itself when it resolves them.
     let ordered = |a: Limit, b: Limit, strict: bool| match (a.0, b.0) {
         (Threshold::Messages(a), Threshold::Messages(b)) => a < b || (!strict && a == b),
         (Threshold::Time(a), Threshold::Time(b)) => a < b || (!strict && a == b),
         _ => true,
     };
-    if !ordered(gate.low, gate.high, false) {
-        report(format!("{path}.gate.low"), "low must not be above high".into());
+    let is_random = gate.kind == GateKind::Random;
+    let relation = |strict| if strict { "must be below" } else { "must not be above" };
+    if !ordered(gate.low, gate.high, is_random) {
+        report(format!("{path}.gate.low"), format!("low {} high", relation(is_random)));
     }
-    if !ordered(gate.high, gate.buffer, true) {
-        report(format!("{path}.gate.high"), "high must be below buffer".into());
+    if !ordered(gate.high, gate.buffer, !is_random) {
+        report(format!("{path}.gate.high"), format!("high {} buffer", relation(!is_random)));
     }
 }

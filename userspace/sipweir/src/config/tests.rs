@@ -44,6 +44,40 @@ fn thresholds_are_messages_or_time() {
     assert_eq!(gate.buffer.0, Threshold::Time(350_000_000));
 }
 
+fn random_gate(lines: &str) -> String {
+    format!("{LEAST}[service.main.gate]\nkind = \"random\"\n{lines}\n")
+}
+
+#[test]
+fn the_random_gate_has_a_weight_and_a_probability_beside_the_thresholds() {
+    let text = random_gate("low = 25\nhigh = 80\nbuffer = 80\nweight = 1.0\ninitial_probability = 0.2");
+    let gate = Config::parse("test.toml", &text).expect("valid").service["main"].gate.clone();
+    assert_eq!((gate.kind, gate.weight, gate.initial_probability), (GateKind::Random, 1.0, 0.2));
+    assert!((gate.share_in_overload() - 0.8).abs() < 1e-12);
+    let config = Config::parse("test.toml", &random_gate("")).expect("the defaults are valid");
+    crate::run::check(&config).expect("and fit the waiting room");
+}
+
+#[test]
+fn what_is_wrong_with_the_random_gate_is_named() {
+    for (line, key, message) in [
+        ("initial_probability = 1.6", "initial_probability", "1.6 is no probability"),
+        ("initial_probability = -0.1", "initial_probability", "between 0 and 1"),
+        ("weight = 0.0", "weight", "above 0 and at most 1"),
+        ("weight = nan", "weight", "above 0 and at most 1"),
+        ("low = 80\nhigh = 80\nbuffer = 100", "low", "low must be below high"),
+        ("low = 70\nhigh = 80\nbuffer = 79", "high", "high must not be above buffer"),
+        ("low = 0\nhigh = 80\nbuffer = 90", "low", "above 0"),
+    ] {
+        let found = problems(&random_gate(line));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].key, format!("service.main.gate.{key}"));
+        assert!(found[0].message.contains(message), "{line}: {}", found[0].message);
+    }
+    let text = random_gate("").replace("[service.main.gate]", "max_wait = \"600ms\"\n[service.main.gate]");
+    assert_eq!(keys(&text), ["service.main.max_wait"], "it answers, so it must do so in time");
+}
+
 #[test]
 fn caps_are_counts_shares_or_off() {
     let text = format!(

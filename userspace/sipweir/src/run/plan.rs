@@ -9,7 +9,7 @@ use afxdp::{CopyMode, FrameBudget, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
     AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity,
-    RateConfig,
+    RandomConfig, RateConfig,
 };
 use xdp_prog::LINK_ADDRESSES_MAX;
 
@@ -134,6 +134,13 @@ impl Plan {
                 discard_at: self.per_worker(gate.buffer.0),
                 share: gate.admit,
             }),
+            GateKind::Random => GateConfig::Random(RandomConfig {
+                low: self.per_worker(gate.low.0),
+                high: self.per_worker(gate.high.0),
+                buffer: self.per_worker(gate.buffer.0),
+                weight: gate.weight,
+                initial_probability: gate.initial_probability,
+            }),
             GateKind::TailDrop => GateConfig::TailDrop { buffer: self.per_worker(gate.buffer.0) },
             GateKind::Fifo => GateConfig::Fifo { buffer: self.per_worker(gate.buffer.0) },
         }
@@ -195,11 +202,7 @@ impl Plan {
             reply: ReplyPolicy::of_service(service, clock::epoch(), now_ns),
             limits: SourceLimits::new(service.limits.caps()),
             calls: AdmittedCalls::default(),
-            max_wait_ns: if service.gate.kind == GateKind::Hysteretic {
-                service.max_wait.nanos()
-            } else {
-                u64::MAX
-            },
+            max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },
             copy_wait_ns: service.max_wait.nanos(),
             counters: Arc::new(LaneCounters::default()),
             looked_ns: 0,
