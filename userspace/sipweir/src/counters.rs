@@ -238,6 +238,16 @@ pub struct LaneCounters {
     pub gate_admits_ppm: Count,
     /// Changes of the gate's state since start.
     pub gate_transitions: Count,
+    /// `overload::GateSums`, its time in normal, overload and discard.
+    pub gate_state_ns: [Count; 3],
+    /// Returns of the gate to normal.
+    pub gate_returns: Count,
+    /// Sum of their times.
+    pub gate_return_ns: Count,
+    /// Sum of the squares of their times in microseconds.
+    pub gate_return_us_squared: Count,
+    /// Integral over time of the number that the gate sees.
+    pub in_system_ns: Count,
     /// Measured service rate, thousandths of an original per second.
     pub service_rate_milli: Count,
     /// `overload::ServerState` as a number.
@@ -263,6 +273,11 @@ impl Default for LaneCounters {
             gate_state: Count::default(),
             gate_admits_ppm: Count::default(),
             gate_transitions: Count::default(),
+            gate_state_ns: Default::default(),
+            gate_returns: Count::default(),
+            gate_return_ns: Count::default(),
+            gate_return_us_squared: Count::default(),
+            in_system_ns: Count::default(),
             service_rate_milli: Count::default(),
             server_state: Count::default(),
             server_drops: Count::default(),

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use overload::{
-    AdmittedCalls, AnyGate, CallQueue, Credit, Gate, GateState, GateWord, Lane as Queue, Mix, ServerState,
+    AdmittedCalls, AnyGate, CallQueue, Credit, Gate, GateState, GateTimes, GateWord, Lane as Queue, Mix,
+    ServerState,
 };
 use sip::{Class, Datagram, Marker, Seed};
 
@@ -51,6 +52,8 @@ pub struct Lane {
     pub queue: CallQueue<Waiting>,
     /// Who is admitted.
     pub gate: AnyGate,
+    /// How long it was in each state.
+    pub gate_times: GateTimes,
     /// How many more the server may get.
     pub credit: Credit,
     /// The way to it.
@@ -179,9 +182,22 @@ impl Lane {
         }
     }
 
+    /// Notes the gate's state from now on.
+    pub fn note_gate(&mut self, now_ns: u64) {
+        self.gate_times.note(now_ns, self.gate.state(), self.in_system());
+    }
+
     /// Brings the gauges up to date.
     pub fn publish(&self) {
         let counters = &self.counters;
+        let sums = self.gate_times.sums();
+        for (count, ns) in counters.gate_state_ns.iter().zip(sums.state_ns) {
+            count.set(ns);
+        }
+        counters.gate_returns.set(sums.returns);
+        counters.gate_return_ns.set(sums.return_ns);
+        counters.gate_return_us_squared.set(sums.return_us_squared);
+        counters.in_system_ns.set(sums.in_system_ns);
         counters.waiting.set(self.queue.len() as u64);
         counters.at_server.set(u64::from(self.credit.at_server()));
         counters.gate_state.set(self.gate.state() as u64);

@@ -114,6 +114,32 @@ pub struct Gate {
     pub admits: f64,
     /// Changes of state since start.
     pub transitions: u64,
+    /// Seconds in normal, overload and discard since start, summed over the workers.
+    #[serde(default)]
+    pub state_s: StateSeconds,
+    /// Returns to normal since start; each ends a control cycle.
+    #[serde(default)]
+    pub returns: u64,
+    /// Σ of their times, seconds.
+    #[serde(default)]
+    pub return_s: f64,
+    /// Σ of the squares of their times, seconds².
+    #[serde(default)]
+    pub return_s_squared: f64,
+    /// ∫ n dt since start, messages times seconds, n as the gates count it: waiting and at the server.
+    #[serde(default)]
+    pub in_system_s: f64,
+}
+
+/// Seconds in each state of a gate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StateSeconds {
+    /// Everybody is admitted.
+    pub normal: f64,
+    /// A share is.
+    pub overload: f64,
+    /// Nobody is.
+    pub discard: f64,
 }
 
 /// A server.
@@ -245,6 +271,15 @@ impl Service {
                 state: state.map_or("unknown", |state| state.name()).to_owned(),
                 admits: least(|lane| lane.gate_admits_ppm.get()) as f64 / 1e6,
                 transitions: sum(|lane| lane.gate_transitions.get()),
+                state_s: StateSeconds {
+                    normal: sum(|lane| lane.gate_state_ns[0].get()) as f64 / 1e9,
+                    overload: sum(|lane| lane.gate_state_ns[1].get()) as f64 / 1e9,
+                    discard: sum(|lane| lane.gate_state_ns[2].get()) as f64 / 1e9,
+                },
+                returns: sum(|lane| lane.gate_returns.get()),
+                return_s: sum(|lane| lane.gate_return_ns.get()) as f64 / 1e9,
+                return_s_squared: sum(|lane| lane.gate_return_us_squared.get()) as f64 / 1e12,
+                in_system_s: sum(|lane| lane.in_system_ns.get()) as f64 / 1e9,
             },
             waiting: sum(|lane| lane.waiting.get()),
             at_server: sum(|lane| lane.at_server.get()),
@@ -291,6 +326,8 @@ impl Status {
             let gate = &service.gate;
             let (state, kind, percent) = (&gate.state, &gate.kind, gate.admits * 100.0);
             writeln!(out, "  gate {state} ({kind}), admits {percent:.0} %, {} changes", gate.transitions)?;
+            let StateSeconds { normal, overload, discard } = gate.state_s;
+            writeln!(out, "  normal {normal:.1} s, overload {overload:.1} s, discard {discard:.1} s")?;
             writeln!(
                 out,
                 "  waiting {}, at server {}, server {} at {:.0}/s, its drops {}, longest wait {:.1} ms",

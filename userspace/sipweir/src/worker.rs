@@ -314,6 +314,7 @@ impl Worker {
     fn publish_gates(&mut self) {
         let Parts { lanes, lane_of_service, gates, queue, .. } = &mut self.parts;
         for (number, lane) in lanes.iter_mut().enumerate() {
+            lane.note_gate(self.now_ns);
             let word = lane.word();
             let bits = word.bits();
             if self.published[number] == bits {

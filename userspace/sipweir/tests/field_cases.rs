@@ -199,8 +199,9 @@ fn case_54_no_original_is_served_after_its_client_has_sent_a_copy() {
 }
 
 #[test]
-fn case_55_overload_ends_with_the_burst() {
+fn case_55_overload_ends_with_the_burst_and_its_time_is_measured() {
     let mut bench = in_overload(hysteretic(5, 10, 20, 0.5), 30);
+    let started_ns = Bench::new(&Setup::default()).now_ns;
     assert_eq!(bench.lane.gate_state.get(), GateState::Discard as u64);
     while bench.lane.waiting.get() > 0 {
         bench.order_of_service();
@@ -214,6 +215,12 @@ fn case_55_overload_ends_with_the_burst() {
         served += bench.at_server().len();
     }
     assert_eq!((served, bench.replies().len()), (50, 0));
+    // The gate was in discard, came back once, and all of its time is accounted for.
+    let times = &bench.lane.gate_state_ns;
+    assert_eq!(times.iter().map(sipweir::counters::Count::get).sum::<u64>(), bench.now_ns - started_ns);
+    assert_eq!(bench.lane.gate_returns.get(), 1);
+    assert_eq!(times[1].get() + times[2].get(), bench.lane.gate_return_ns.get());
+    assert!(times[2].get() > 0 && bench.lane.in_system_ns.get() > 0);
 }
 
 #[test]

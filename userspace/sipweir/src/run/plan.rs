@@ -8,8 +8,8 @@ use std::sync::Arc;
 use afxdp::{CopyMode, FrameBudget, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
-    AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, HystereticConfig, QueueCapacity,
-    RandomConfig, RateConfig,
+    AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, GateTimes, HystereticConfig,
+    QueueCapacity, RandomConfig, RateConfig,
 };
 use xdp_prog::LINK_ADDRESSES_MAX;
 
@@ -196,6 +196,7 @@ impl Plan {
             name: name.into(),
             queue: CallQueue::new(discipline, capacity),
             gate,
+            gate_times: GateTimes::new(now_ns),
             credit: Credit::new(credit, now_ns).with_context(|| format!("service.{name}.server"))?,
             handoff,
             mix: overload::Mix::default(),

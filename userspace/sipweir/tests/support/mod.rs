@@ -171,6 +171,7 @@ impl Bench {
             name: "test".into(),
             queue: CallQueue::new(gate.discipline(), QueueCapacity { control: 256, new: 2000, copy: 128 }),
             gate,
+            gate_times: overload::GateTimes::new(now_ns),
             credit: Credit::new(credit, now_ns).expect("credit"),
             handoff,
             mix: overload::Mix::default(),
