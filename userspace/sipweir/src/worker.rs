@@ -9,7 +9,7 @@
 //!  side door ── class, gate ──▶ (the same queues)
 //! ```
 //!
-//! Each [`Worker::turn`] does the same steps in the same order: reap → refill → replies → receive → serve →
+//! Each [`Worker::turn`] does the same steps in the same order: reap → refill → replies → look → receive → serve →
 //! answer → publish → flush. When a turn moved nothing the worker sleeps in poll(2). What is decided is decided
 //! by pure code: classes by `sip`, admission, order and credit by `overload`. Frames are owned: each one that
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
@@ -178,6 +178,8 @@ impl Worker {
         self.parts.port.refill();
         // The server's answers before our refusals: they end calls that cost it work.
         let replied = self.send_replies();
+        // Before anybody is judged: whom the server has finished does not count.
+        self.look_at_servers(now_ns);
         let received = self.receive(now_ns);
         let served = self.serve(now_ns);
         let answered = self.answer_rejected(now_ns);
@@ -190,6 +192,16 @@ impl Worker {
         self.parts.port.reap();
         if let Some(egress) = &mut self.parts.egress {
             egress.reap(&mut self.parts.port);
+        }
+    }
+
+    /// Brings what is known of the servers up to date, and the gates with it.
+    fn look_at_servers(&mut self, now_ns: u64) {
+        let in_flight = self.parts.egress.as_ref().map_or(0, Egress::in_flight);
+        for lane in &mut self.parts.lanes {
+            lane.look_if_due(in_flight, now_ns);
+            let in_system = lane.in_system();
+            lane.gate.depart(now_ns, in_system);
         }
     }
 
