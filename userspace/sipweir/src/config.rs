@@ -468,11 +468,21 @@ pub struct Embedded {
     pub service_time: ServiceTime,
     /// Places in the bounded queue between worker and processor. Default 32.
     pub queue: u32,
+    /// Its capacity from the first request on for `slow_for`, to try a slowdown. Default as always.
+    pub slow_capacity: Option<f64>,
+    /// How long it is slow. Default 30 s.
+    pub slow_for: Span,
 }
 
 impl Default for Embedded {
     fn default() -> Self {
-        Self { capacity: 2000.0, service_time: ServiceTime::Exponential, queue: 32 }
+        Self {
+            capacity: 2000.0,
+            service_time: ServiceTime::Exponential,
+            queue: 32,
+            slow_capacity: None,
+            slow_for: Span::from_millis(30_000),
+        }
     }
 }
 

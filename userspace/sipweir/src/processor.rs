@@ -81,10 +81,14 @@ impl Replies<'_> {
 /// It keeps its own virtual clock: service starts when the previous one ended or when the request was handed
 /// over, whichever is later, and the thread sleeps until service ends. It therefore has exactly its capacity
 /// and uses next to no CPU, even though sleeps end some tens of microseconds late. ACK, CANCEL and BYE take
-/// no service time; a copy takes as much as an original, as with a server that must process it to find out.
+/// no service time; a copy takes as much as an original, as with a server that must process it to find out. It can be
+/// slow at first, as a server that starts or whose database is ill.
 #[derive(Debug)]
 pub struct Answerer {
     mean_ns: f64,
+    /// Mean service time at first, and how long after the first request.
+    slow: Option<(f64, u64)>,
+    started_ns: Option<u64>,
     service_time: ServiceTime,
     random: Pcg64Mcg,
     free_at_ns: u64,
@@ -103,8 +107,11 @@ impl Answerer {
     /// A processor with `1/share` of the configured capacity, its random stream seeded by `stream`.
     #[must_use]
     pub fn new(config: &Embedded, share: u32, stream: u64) -> Self {
+        let mean_ns = |capacity: f64| 1e9 / capacity * f64::from(share);
         Self {
-            mean_ns: 1e9 / config.capacity * f64::from(share),
+            mean_ns: mean_ns(config.capacity),
+            slow: config.slow_capacity.map(|capacity| (mean_ns(capacity), config.slow_for.nanos())),
+            started_ns: None,
             service_time: config.service_time,
             random: Pcg64Mcg::seed_from_u64(0x51B3_E12D ^ stream),
             free_at_ns: 0,
@@ -121,13 +128,19 @@ impl Answerer {
         }
     }
 
-    fn service_ns(&mut self) -> u64 {
+    /// The time of a service that starts at `start_ns`.
+    fn service_ns(&mut self, start_ns: u64) -> u64 {
+        let started_ns = *self.started_ns.get_or_insert(start_ns);
+        let mean_ns = match self.slow {
+            Some((slow_ns, slow_for_ns)) if start_ns - started_ns < slow_for_ns => slow_ns,
+            _ => self.mean_ns,
+        };
         let factor: f64 = match self.service_time {
             ServiceTime::Constant => 1.0,
             ServiceTime::Exponential => Exp1.sample(&mut self.random),
         };
         // Non-negative and far below 2^63: a saturating float-to-int conversion is exact enough.
-        (self.mean_ns * factor) as u64
+        (mean_ns * factor) as u64
     }
 }
 
@@ -140,7 +153,7 @@ impl Processor for Answerer {
         }
         if !matches!(method, Method::Bye | Method::Cancel | Method::Prack) {
             let start_ns = self.free_at_ns.max(request.handed_over_ns());
-            self.free_at_ns = start_ns + self.service_ns();
+            self.free_at_ns = start_ns + self.service_ns(start_ns);
             clock::sleep_until(self.free_at_ns);
         }
         self.update_contact(request.destination());
@@ -151,5 +164,28 @@ impl Processor for Answerer {
             // Without room the reply is lost, as on a network: the client asks again.
             let _sent = replies.send(request, reply.destination, &self.reply[..reply.len]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Answerer;
+    use crate::config::{Embedded, ServiceTime};
+
+    #[test]
+    fn a_slow_start_ends_after_its_time_and_counts_from_the_first_request() {
+        let config = Embedded {
+            capacity: 1000.0,
+            service_time: ServiceTime::Constant,
+            slow_capacity: Some(100.0),
+            ..Embedded::default()
+        };
+        let slow_for_ns = config.slow_for.nanos();
+        let mut answerer = Answerer::new(&config, 2, 0);
+        let first_ns = 7_000_000_000;
+        let times = [0, slow_for_ns - 1, slow_for_ns].map(|after| answerer.service_ns(first_ns + after));
+        assert_eq!(times, [20_000_000, 20_000_000, 2_000_000]);
+        let steady = Embedded { slow_capacity: None, ..config };
+        assert_eq!(Answerer::new(&steady, 1, 0).service_ns(first_ns), 1_000_000);
     }
 }

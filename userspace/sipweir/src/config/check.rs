@@ -144,8 +144,13 @@ fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, St
             );
         }
         HandoffKind::Embedded => {
-            if !(service.embedded.capacity.is_finite() && service.embedded.capacity > 0.0) {
-                report(format!("{path}.embedded.capacity"), "a rate per second above 0".into());
+            let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
+            let rates = [
+                ("capacity", Some(service.embedded.capacity)),
+                ("slow_capacity", service.embedded.slow_capacity),
+            ];
+            for (key, _) in rates.into_iter().filter(|(_, rate)| rate.is_some_and(|rate| !is_rate(rate))) {
+                report(format!("{path}.embedded.{key}"), "a rate per second above 0".into());
             }
             if service.embedded.queue == 0 || service.embedded.queue > 65_536 {
                 report(format!("{path}.embedded.queue"), "between 1 and 65536 places".into());
