@@ -89,10 +89,12 @@ fn scan_request(text: &[u8], start: usize) -> Option<StartLineKind<'_>> {
     let behind_method = &before_version[method_len..];
     let uri = trim_blanks_start(behind_method);
     let uri_offset = start + before_version.len() - uri.len();
+    // Of a line without a method it could be all that makes it a request: what is left behind must be one, too.
+    let uri_marker = || if method_len > 0 { find_uri_marker(uri, uri_offset) } else { None };
     Some(StartLineKind::Request {
         method: Method::from_token(&before_version[..method_len]),
         uri,
-        marker: field.or_else(|| find_uri_marker(uri, uri_offset)),
+        marker: field.or_else(uri_marker),
     })
 }
 

@@ -123,6 +123,12 @@ fn a_user_part_or_a_uri_header_that_looks_like_a_marker_is_none() {
 }
 
 #[test]
+fn a_line_without_a_method_has_no_marker_in_its_uri() {
+    assert_eq!(request(b"\t;rtx=0 SIP/1.0  \r\n"), (Method::Other, &b";rtx=0"[..], None));
+    assert_eq!(request(b"x ;rtx=0 SIP/1.0\r\n").2, marker(MarkerForm::Uri, 0, 2, 6));
+}
+
+#[test]
 fn of_two_markers_the_field_counts() {
     let line = b"INVITE sip:b@h;rtx=5 SIP/2.0 rtx=1\r\n";
     assert_eq!(request(line).2, marker(MarkerForm::Field, 1, 28, 6));
