@@ -8,7 +8,7 @@ use crate::Nanos;
 use crate::gate::{GateState, GateWord};
 
 /// Nanoseconds of one step of the sequence number, whose fraction has five digits.
-const STEP_NS: Nanos = 10_000;
+pub(crate) const STEP_NS: Nanos = 10_000;
 
 /// One piece of advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,6 +30,7 @@ mod budget;
 mod config;
 mod credit;
 mod destination;
+pub mod distributed;
 mod feedback;
 mod gate;
 mod gate_times;
