@@ -18,7 +18,8 @@
 //! | [`LossControl`] | `oc` as a percentage (RFC 7339, `loss`) | the share that is sent |
 //! | [`RateControl`] | `oc` as a rate (RFC 7415, `rate`) | the rate that is sent |
 //!
-//! Of another kind is [`RateShare`], the core's side of RFC 7415. The core's side of RFC 7339 is [`crate::Feedback`].
+//! Of another kind are [`RateShare`], the core's side of RFC 7415, and [`Notifier`], which limits what a presence server
+//! *tells* its watchers. The core's side of RFC 7339 is [`crate::Feedback`].
 //!
 //! Categories say what is given up first: the first category is what control reduces, later ones (emergency calls,
 //! requests within dialogs) are touched only when that does not suffice, or never.
@@ -32,6 +33,7 @@ mod any;
 mod deoc;
 mod leaky_bucket;
 mod loss;
+mod notifier;
 mod peoc;
 mod rate;
 mod rate_share;
@@ -42,6 +44,7 @@ pub use any::{AnyControl, ControlConfig, Uncontrolled};
 pub use deoc::{Deoc, DeocConfig};
 pub use leaky_bucket::LeakyBucket;
 pub use loss::{LossConfig, LossControl};
+pub use notifier::Notifier;
 pub use peoc::{Peoc, PeocConfig};
 pub use rate::{RateControl, RateControlConfig};
 pub use rate_share::{RateShare, RateShareConfig};
