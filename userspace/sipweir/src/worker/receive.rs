@@ -16,7 +16,7 @@
 //! outdates them.
 
 use afxdp::{BATCH, Batch, Frame};
-use overload::{Decision, Discipline, Gate, Known, Lane as Queue, TransactionState};
+use overload::{Decision, Discipline, Gate, GateWord, Known, Lane as Queue, TransactionState};
 use sip::{CallLines, Class, Datagram, KernelFindings, Marker, MarkerForm, Message, Method, Reason};
 use xdp_prog::Meta;
 
@@ -234,7 +234,7 @@ impl Worker {
             }
             let share_hash = match (lane.gate.looks_at_hash(), message.txn) {
                 (false, _) => 0,
-                _ if has_credentials => 0,
+                _ if has_credentials => GateWord::INSIDE_EVERY_SHARE,
                 (_, 0) => sip::share_hash(self.txn_hash(&message)),
                 (_, hash) => sip::share_hash(hash),
             };
