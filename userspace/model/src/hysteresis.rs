@@ -1,5 +1,8 @@
 //! The hysteretic gate in equilibrium: M|M|1|⟨L,H⟩|B in closed form.
 //!
+//! Other service laws are in `embedded.rs`, bursty callers in `modulated.rs`, the law of the return time in
+//! `return_time.rs`.
+//!
 //! # Assumptions
 //!
 //! Offered originals are Poisson, service times exponential, one server, first come first served. Each original is
@@ -19,6 +22,7 @@
 //! | π_s(n), P_s | probability of (s, n), of state s | |
 //! | R | return time: from entering overload until normal again | s |
 //! | τ | control cycle: from one entry into overload to the next, on average | s |
+//! | W_q | waiting time of what is admitted, not counting its service, on average | s |
 //! | S(x, m) | Σ x^i over i < m | |
 //!
 //! # Solution
@@ -33,11 +37,13 @@
 //!   π2(n) = k = S(a, H−L+1) / (S(1/a, B−H)/a)        H < n ≤ B
 //! ```
 //!
-//! With W the sum over all states and W12 that over s ≥ 1: E\[R\] = W12/μ, τ = W/μ, rejected = (1−q) P1 + P2. E\[R\]
-//! depends on the load through a only; choose q so that q times the highest ρ stays below 1.
+//! With W the sum over all states and W12 that over s ≥ 1: E\[R\] = W12/μ, τ = W/μ, rejected = (1−q) P1 + P2, and by
+//! Little's law W_q = Σ (n−1) π(n)/(λ (1 − rejected)) over n ≥ 1. E\[R\] depends on the load through a only; choose q so
+//! that q times the highest ρ stays below 1: beyond, E\[R\] grows like a^(H−L) and soon leaves the range of a float (it
+//! is then infinite; the probabilities stand).
 //!
-//! The sums are taken in logarithms, since ρ^±B leaves the range of a float long before the probabilities do. All
-//! terms are positive: nothing cancels.
+//! Weights are kept as logarithms, since ρ^±B leaves the range of a float long before the probabilities do. All terms
+//! are positive: nothing cancels. Time and memory are linear in B.
 //!
 //! # Sources
 //!
@@ -51,6 +57,18 @@
 
 use overload::{GateState, Levels};
 
+use crate::numeric::sum;
+use crate::parameter::{self, ParameterError};
+
+mod embedded;
+mod modulated;
+mod return_time;
+mod weights;
+
+pub use modulated::ModulatedHysteresis;
+pub use return_time::ReturnTime;
+pub(crate) use weights::ClosedForm;
+
 /// The model's parameters, checked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hysteresis {
@@ -58,20 +76,6 @@ pub struct Hysteresis {
     arrival_rate_per_s: f64,
     service_rate_per_s: f64,
     share: f64,
-}
-
-/// A parameter outside its range.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum ParameterError {
-    /// λ is negative or not a number.
-    #[error("arrival rate {0} per second must be a finite number of at least 0")]
-    ArrivalRate(f64),
-    /// μ is not positive.
-    #[error("service rate {0} per second must be a finite number above 0")]
-    ServiceRate(f64),
-    /// q is outside 0 to 1.
-    #[error("admitted share {0} must be between 0 and 1")]
-    Share(f64),
 }
 
 /// One state of the chain and its probability.
@@ -90,17 +94,22 @@ pub struct StateProbability {
 pub struct Equilibrium {
     /// P0, P1, P2: the share of time in normal, overload and discard.
     pub states: [f64; 3],
-    /// E\[R\] in seconds.
+    /// E\[R\] in seconds; infinite beyond the range of a float.
     pub return_time_s: f64,
-    /// τ in seconds; infinite without arrivals.
+    /// τ in seconds; infinite beyond the range of a float.
     pub cycle_s: f64,
     /// The share of offered originals that is refused.
     pub rejected: f64,
     /// E\[N\].
     pub mean_in_system: f64,
+    /// W_q in seconds.
+    pub mean_wait_s: f64,
     /// π, by state and then by number.
     pub distribution: Vec<StateProbability>,
 }
+
+/// s, n, and the logarithm of an unnormalised probability.
+pub(crate) type LogWeight = (GateState, u32, f64);
 
 impl Hysteresis {
     /// The model for these levels, λ, μ and q.
@@ -113,32 +122,43 @@ impl Hysteresis {
         service_rate_per_s: f64,
         share: f64,
     ) -> Result<Self, ParameterError> {
-        if !(arrival_rate_per_s >= 0.0 && arrival_rate_per_s.is_finite()) {
-            return Err(ParameterError::ArrivalRate(arrival_rate_per_s));
-        }
-        if !(service_rate_per_s > 0.0 && service_rate_per_s.is_finite()) {
-            return Err(ParameterError::ServiceRate(service_rate_per_s));
-        }
-        if !(0.0..=1.0).contains(&share) {
-            return Err(ParameterError::Share(share));
-        }
-        Ok(Self { levels, arrival_rate_per_s, service_rate_per_s, share })
+        let (low, high, buffer) = levels.as_tuple();
+        Ok(Self {
+            levels: parameter::levels(low, high, buffer)?,
+            arrival_rate_per_s: parameter::positive("arrival-rate", arrival_rate_per_s)?,
+            service_rate_per_s: parameter::positive("service-rate", service_rate_per_s)?,
+            share: parameter::share("admit", share)?,
+        })
     }
 
-    /// Solves the model.
+    /// ρ.
+    fn load(&self) -> f64 {
+        self.arrival_rate_per_s / self.service_rate_per_s
+    }
+
+    /// a.
+    fn accepted_load(&self) -> f64 {
+        self.share * self.load()
+    }
+
+    /// Solves the model for exponential service.
     #[must_use]
     pub fn solve(&self) -> Equilibrium {
-        let mu = self.service_rate_per_s;
-        let shed = self.shed_log_weights();
-        // The weights have the flow into overload as unit, so their sum is the mean stay there, whatever ρ is.
-        let return_time_s = shed.iter().map(|&(_, _, log)| log.exp()).sum::<f64>() / mu;
-        let weights = if self.arrival_rate_per_s > 0.0 {
-            [self.normal_log_weights(), shed].concat()
-        } else {
-            vec![(GateState::Normal, 0, 0.0)]
+        let form = ClosedForm::new(self.load(), self.accepted_load(), self.levels.buffer());
+        self.equilibrium([form.normal_weights(self.levels), form.shed_weights(self.levels)].concat())
+    }
+
+    /// What weights say that have the flow into overload as unit, in mean service times.
+    fn equilibrium(&self, weights: Vec<LogWeight>) -> Equilibrium {
+        // The weights have the flow into overload as unit, so their sum is the mean stay, whatever ρ is.
+        let stay = |shed: bool| {
+            let of = weights.iter().filter(|(gate, _, _)| (*gate != GateState::Normal) == shed);
+            sum(of.map(|&(_, _, log)| log.exp())) / self.service_rate_per_s
         };
+        let return_time_s = stay(true);
+        let cycle_s = stay(false) + return_time_s;
         let largest = weights.iter().map(|&(_, _, log)| log).fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = weights.iter().map(|&(_, _, log)| (log - largest).exp()).sum();
+        let total = sum(weights.iter().map(|&(_, _, log)| (log - largest).exp()));
         let distribution: Vec<_> = weights
             .into_iter()
             .map(|(gate, in_system, log)| {
@@ -147,69 +167,39 @@ impl Hysteresis {
             })
             .collect();
         let states = GateState::ALL.map(|gate| {
-            distribution.iter().filter(|state| state.gate == gate).map(|state| state.probability).sum::<f64>()
+            sum(distribution.iter().filter(|state| state.gate == gate).map(|state| state.probability))
         });
-        Equilibrium {
+        let rejected = (1.0 - self.share).mul_add(states[1], states[2]);
+        let admitted_per_s = self.arrival_rate_per_s * self.share.mul_add(states[1], states[0]);
+        Equilibrium::new(states, [return_time_s, cycle_s], rejected, admitted_per_s, distribution)
+    }
+}
+
+impl Equilibrium {
+    /// With E\[N\] and, by Little's law, W_q.
+    fn new(
+        states: [f64; 3],
+        [return_time_s, cycle_s]: [f64; 2],
+        rejected: f64,
+        admitted_per_s: f64,
+        distribution: Vec<StateProbability>,
+    ) -> Self {
+        let mean = |count: fn(u32) -> u32| {
+            sum(distribution.iter().map(|state| f64::from(count(state.in_system)) * state.probability))
+        };
+        Self {
             states,
             return_time_s,
-            cycle_s: if self.arrival_rate_per_s > 0.0 { total * largest.exp() / mu } else { f64::INFINITY },
-            rejected: (1.0 - self.share).mul_add(states[1], states[2]),
-            mean_in_system: distribution
-                .iter()
-                .map(|state| f64::from(state.in_system) * state.probability)
-                .sum(),
+            cycle_s,
+            rejected,
+            mean_in_system: mean(|n| n),
+            mean_wait_s: mean(|n| n.saturating_sub(1)) / admitted_per_s,
             distribution,
         }
     }
-
-    /// ln π0(n), unnormalised; needs ρ > 0.
-    fn normal_log_weights(&self) -> Vec<LogWeight> {
-        let (low, high, _) = self.levels.as_tuple();
-        let rho = self.arrival_rate_per_s / self.service_rate_per_s;
-        let from_low = |n: u32| log_sum_inverse(rho, high - n);
-        let below_low = |n: u32| f64::from(low - 1 - n).mul_add(-rho.ln(), from_low(low - 1));
-        (0..high)
-            .map(|n| (GateState::Normal, n, if n + 1 >= low { from_low(n) } else { below_low(n) }))
-            .collect()
-    }
-
-    /// ln π1(n) and ln π2(n), unnormalised. With a = 0 nothing lies above H.
-    fn shed_log_weights(&self) -> Vec<LogWeight> {
-        let (low, high, buffer) = self.levels.as_tuple();
-        let a = self.share * self.arrival_rate_per_s / self.service_rate_per_s;
-        let mut weights = Vec::with_capacity(2 * buffer as usize);
-        weights.extend((low..=high).map(|n| (GateState::Overload, n, log_sum(a, n - low + 1))));
-        if a > 0.0 {
-            let log_k = log_sum(a, high - low + 1) - log_sum_inverse(a, buffer - high);
-            let between = high + 1..buffer;
-            weights.extend(between.map(|n| (GateState::Overload, n, log_k + log_sum_inverse(a, buffer - n))));
-            weights.extend((high + 1..=buffer).map(|n| (GateState::Discard, n, log_k)));
-        }
-        weights
-    }
 }
 
-/// s, n, and the logarithm of an unnormalised probability.
-type LogWeight = (GateState, u32, f64);
-
-/// ln S(x, m) for x ≥ 0 and m ≥ 1.
-fn log_sum(x: f64, terms: u32) -> f64 {
-    if x > 1.0 {
-        f64::from(terms - 1).mul_add(x.ln(), geometric(1.0 / x, terms).ln())
-    } else {
-        geometric(x, terms).ln()
-    }
-}
-
-/// ln (S(1/x, m)/x) for x > 0 and m ≥ 1, which is ln (x^−m S(x, m)).
-fn log_sum_inverse(x: f64, terms: u32) -> f64 {
-    f64::from(terms).mul_add(-x.ln(), log_sum(x, terms))
-}
-
-/// Σ x^i over i < m for 0 ≤ x ≤ 1, by Horner's rule: exact at x = 1, where the fraction is 0/0.
-fn geometric(x: f64, terms: u32) -> f64 {
-    (0..terms).fold(0.0, |sum, _| f64::mul_add(sum, x, 1.0))
-}
-
+#[cfg(test)]
+mod oracle;
 #[cfg(test)]
 mod tests;

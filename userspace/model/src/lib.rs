@@ -8,4 +8,12 @@
 #![forbid(unsafe_code)]
 
 pub mod hysteresis;
+pub mod mmpp;
+pub mod parameter;
+pub mod service;
 pub mod simulate;
+
+mod elimination;
+mod geometric;
+mod inversion;
+mod numeric;

@@ -1,7 +1,8 @@
 use overload::{GateState, Levels};
 use proptest::prelude::{prop_assert, proptest};
 
-use super::{Equilibrium, Hysteresis, ParameterError};
+use super::{Equilibrium, Hysteresis};
+use crate::parameter::BUFFER_MAX;
 
 const MU: f64 = 200.0;
 
@@ -76,11 +77,12 @@ fn the_reference_threshold_choices_have_the_reference_return_times() {
 }
 
 #[test]
-fn without_arrivals_the_server_is_idle_and_overload_would_end_by_service_alone() {
-    let found = solve((74, 85, 100), 0.0, 0.5, MU);
-    assert_eq!(found.states, [1.0, 0.0, 0.0]);
-    assert_eq!((found.mean_in_system, found.rejected, found.cycle_s), (0.0, 0.0, f64::INFINITY));
-    assert!((found.return_time_s - 12.0 / MU).abs() < 1e-12);
+fn with_hardly_any_arrivals_the_server_is_idle_and_overload_would_end_by_service_alone() {
+    let found = solve((74, 85, 100), 1e-9, 0.5, MU);
+    assert!((found.states[0] - 1.0).abs() < 1e-12 && found.rejected < 1e-12);
+    assert!((found.mean_in_system - 1e-9).abs() < 1e-15 && found.mean_wait_s < 1e-10);
+    assert_eq!(found.cycle_s, f64::INFINITY);
+    assert!((found.return_time_s - 12.0 / MU).abs() < 1e-9);
 }
 
 #[test]
@@ -100,20 +102,38 @@ fn with_a_full_share_and_adjacent_upper_levels_the_buffer_is_an_ordinary_one() {
 }
 
 #[test]
-fn very_long_buffers_stay_finite() {
-    for (rho, share) in [(1.9, 0.9), (0.1, 0.5), (5.0, 0.1), (1.0, 1.0)] {
-        let found = solve((5_000, 6_000, 9_000), rho, share, MU);
-        assert!((found.states.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{rho} {share}");
-        assert!(found.mean_in_system.is_finite() && found.mean_in_system <= 9_000.0);
+fn an_ordinary_queue_is_waited_in_as_textbooks_say() {
+    let found = solve((900, 950, 1000), 0.8, 0.5, MU);
+    assert!((found.mean_wait_s - 0.8 / (MU - 0.8 * MU)).abs() < 1e-9);
+}
+
+#[test]
+fn any_length_and_load_stays_in_range() {
+    for rho in [0.01, 0.5, 1.0, 1.0 + 1e-12, 1.9, 100.0] {
+        for share in [0.0, 1e-12, 0.01, 0.5, 1.0] {
+            for levels in [(74_000, 85_000, 100_000), (1, 1, 100_000), (1, 99_999, 100_000), (1, 1, 2)] {
+                let found = solve(levels, rho, share, MU);
+                let what = format!("{rho} {share} {levels:?} {:?}", found.states);
+                assert!((found.states.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{what}");
+                assert!(found.mean_in_system <= f64::from(levels.2), "{what}");
+                assert!(found.mean_wait_s.is_finite() && found.return_time_s > 0.0, "{what}");
+                let busy = 1.0 - found.distribution[0].probability;
+                assert!((rho * (1.0 - found.rejected) - busy).abs() < 1e-9, "{what}");
+            }
+        }
     }
 }
 
 #[test]
 fn parameters_outside_their_range_are_named() {
     let levels = Levels::new(1, 2, 3).unwrap();
-    assert_eq!(Hysteresis::new(levels, -1.0, 1.0, 0.5), Err(ParameterError::ArrivalRate(-1.0)));
-    assert_eq!(Hysteresis::new(levels, 1.0, 0.0, 0.5), Err(ParameterError::ServiceRate(0.0)));
-    assert_eq!(Hysteresis::new(levels, 1.0, 1.0, 1.6), Err(ParameterError::Share(1.6)));
+    let name = |arrival, service, share| Hysteresis::new(levels, arrival, service, share).unwrap_err().name;
+    assert_eq!(name(-1.0, 1.0, 0.5), "arrival-rate");
+    assert_eq!(name(0.0, 1.0, 0.5), "arrival-rate");
+    assert_eq!(name(1.0, f64::NAN, 0.5), "service-rate");
+    assert_eq!(name(1.0, 1.0, 1.6), "admit");
+    let long = Levels::new(1, 2, BUFFER_MAX + 1).unwrap();
+    assert_eq!(Hysteresis::new(long, 1.0, 1.0, 0.5).unwrap_err().name, "buffer");
 }
 
 /// Where each state goes at unit μ, from the diagram and not from the formula.
