@@ -12,6 +12,7 @@ pub mod mmpp;
 pub mod parameter;
 pub mod service;
 pub mod simulate;
+pub mod thresholds;
 
 mod elimination;
 mod geometric;
