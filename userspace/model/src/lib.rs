@@ -11,6 +11,7 @@ pub mod hysteresis;
 pub mod mmpp;
 pub mod parameter;
 pub mod polling;
+pub mod random;
 pub mod service;
 pub mod simulate;
 pub mod thresholds;
