@@ -9,6 +9,7 @@
 
 pub mod hysteresis;
 pub mod mmpp;
+pub mod notifications;
 pub mod parameter;
 pub mod polling;
 pub mod random;
