@@ -16,7 +16,7 @@
 //!
 //! Gates judge `n`, the number waiting plus in service. Under [`Discipline::Priority`] it is
 //! `queue.len_of(Lane::New) + credit.at_server()`: originals that wait, also those that a later message of their
-//! call has pulled forward, and whatever the server has not finished. Control messages at the server are part of
+//! call waits for, and whatever the server has not finished. Control messages at the server are part of
 //! it because they occupy the server and its queue cannot be told apart by class; the credit's target bounds their
 //! number. Under [`Discipline::Fifo`] it is `queue.len() + credit.at_server()`. The caller (the worker, or the
 //! simulator) adds these up; this crate keeps no second count that could drift.

@@ -2,23 +2,27 @@
 //!
 //! ```text
 //!   push_control ──► control ──┐
-//!                      ▲       ├──► pop
-//!   push_new ───────► new ─────┤       a control message of a call whose originals still wait takes
-//!                              │       them along: they move to the end of control, then it follows
+//!              │               ├──► pop
+//!              ▼               │       a control message of a call whose older originals still wait
+//!   push_new ───────► new ─────┤       queues up behind them
+//!                              │
 //!   push_copy ──────► copy ────┘
 //! ```
 //!
-//! A CANCEL or ACK must not overtake the INVITE that still waits: the server would answer 481 and ring afterwards.
-//! Moving the INVITE forward keeps both the order and the priority of what refers to it. Copies are not moved: their
-//! original, which counts, always leaves before them, and once a younger message of the call is here the client has
-//! moved on. A copy that still waits then is outdated and leaves by [`CallQueue::pop_outdated`], not to the server.
+//! A CANCEL or ACK must not overtake the INVITE that still waits: the server would answer 481 and ring afterwards. So
+//! it gives up its priority and follows the INVITE. The other way, to move the INVITE forward, is as orderly but a way
+//! round the gate: one forged response would then move every waiting original of a Call-ID to the front. What an original
+//! has kept waiting for too long goes to the control line when that original is gone.
+//!
+//! Copies do not wait for their call: their original, which counts, always leaves before them, and once a younger message
+//! of the call is here the client has moved on. A copy that still waits then is outdated and leaves by
+//! [`CallQueue::pop_outdated`], not to the server.
 //!
 //! A control message of a source above its cap is *surplus*: it waits in the copy lane ([`CallQueue::push_surplus`]). It is
-//! no copy, so a younger message of its call takes it along, as control messages take originals.
+//! no copy, so a younger message of its call takes it along into the line that it joins.
 //!
 //! Everything is allocated by [`CallQueue::new`]. Each operation touches a bounded number of places: a slab slot,
 //! list neighbours, and at most [`calls::GROUPS_PER_BUCKET`] calls of one index bucket, whatever the keys are.
-//! Pulling a call forward costs a step for each original moved, and each is moved once.
 
 mod calls;
 mod copies;
@@ -63,7 +67,7 @@ impl Lane {
 pub struct QueueCapacity {
     /// Control messages.
     pub control: u32,
-    /// Originals, also those that were pulled forward.
+    /// Originals.
     pub new: u32,
     /// Copies.
     pub copy: u32,
@@ -92,8 +96,6 @@ pub struct Served<T> {
     pub item: T,
     /// The lane it was pushed into.
     pub lane: Lane,
-    /// True for what a later message of its call has pulled forward.
-    pub promoted: bool,
     /// Time since its arrival; 0 when the clock says it arrives in the future.
     pub waited_ns: Nanos,
 }
@@ -111,7 +113,6 @@ pub struct CallQueue<T> {
     lines: [Line; 3],
     /// Messages held, by the lane they were pushed into.
     held: [usize; 3],
-    promoted: usize,
     calls: CallIndex,
     copies: CallIndex,
     /// Copies that are not to be served any more.
@@ -128,7 +129,6 @@ impl<T> CallQueue<T> {
             slab: Slab::new(capacity.total()),
             lines: [Line::EMPTY; 3],
             held: [0; 3],
-            promoted: 0,
             calls: CallIndex::new(capacity.total(), capacity.total()),
             copies: CallIndex::new(capacity.total(), capacity.copy as usize),
             outdated: Line::EMPTY,
@@ -136,7 +136,7 @@ impl<T> CallQueue<T> {
     }
 
     /// Appends a message that arrived at `arrival_ns`. `call_key` says to which call it belongs, 0 that this is not
-    /// known, in which case it neither pulls anything forward nor is pulled, nor outdates a copy.
+    /// known, in which case it neither waits for anything, nor is waited for, nor outdates a copy.
     ///
     /// # Errors
     /// The message itself, when its lane has no room. Nothing has changed then.
@@ -149,12 +149,12 @@ impl<T> CallQueue<T> {
         self.held[lane as usize] += 1;
         match (self.discipline, lane) {
             (Discipline::Fifo, _) => self.slab.append(&mut self.lines[0], slot),
-            (Discipline::Priority, Lane::Control) => {
-                self.pull_forward(call_key);
+            (Discipline::Priority, Lane::Control) if !self.is_waited_for(call_key, arrival_ns) => {
                 self.settle_copies(call_key, arrival_ns, Some(lane));
                 self.slab.append(&mut self.lines[Lane::Control as usize], slot);
             }
-            (Discipline::Priority, Lane::New) => {
+            (Discipline::Priority, Lane::Control | Lane::New) => {
+                let lane = Lane::New;
                 self.settle_copies(call_key, arrival_ns, Some(lane));
                 self.append_indexed(Lane::New, slot, call_key);
             }
@@ -195,18 +195,10 @@ impl<T> CallQueue<T> {
         self.push(Lane::Copy, call_key, arrival_ns, item)
     }
 
-    /// Moves the waiting originals of a call, in their order, to the end of the control lane.
-    fn pull_forward(&mut self, call_key: u64) {
-        if call_key == 0 {
-            return;
-        }
-        let mut next = self.calls.take(call_key);
-        while let Some(slot) = next {
-            next = self.calls.after(slot);
-            self.slab.unlink(&mut self.lines[Lane::New as usize], slot);
-            self.slab.append(&mut self.lines[Lane::Control as usize], slot);
-            self.promoted += usize::from(self.slab.entry(slot).is_some_and(|entry| entry.lane == Lane::New));
-        }
+    /// Whether a message of this call that is no younger waits in the new line.
+    fn is_waited_for(&self, call_key: u64, arrival_ns: Nanos) -> bool {
+        let oldest = (call_key != 0).then(|| self.calls.first(call_key)).flatten();
+        oldest.and_then(|slot| self.slab.entry(slot)).is_some_and(|entry| entry.arrival_ns <= arrival_ns)
     }
 
     /// The message to serve next.
@@ -222,12 +214,25 @@ impl<T> CallQueue<T> {
         Some((entry.lane, &entry.item))
     }
 
-    /// Takes out the longest waiting original if it has waited for more than `max_wait_ns`; call until `None`.
-    ///
-    /// Originals that were pulled forward do not expire here, since what pulled them refers to them; see
-    /// [`CallQueue::expire_control`]. Nothing expires in a queue without classes: it stands for a plain socket buffer.
+    /// Takes out the longest waiting original if it has waited for more than `max_wait_ns`; call until `None`. Control
+    /// messages that have waited as long behind originals of their call wait in the control line from now on. Nothing
+    /// expires in a queue without classes: it stands for a plain socket buffer.
     pub fn expire(&mut self, now: Nanos, max_wait_ns: Nanos) -> Option<Served<T>> {
-        self.expire_line(Lane::New, now, max_wait_ns)
+        loop {
+            let slot = self.lines[Lane::New as usize].first()?;
+            let oldest = self.slab.entry(slot)?;
+            if now.saturating_sub(oldest.arrival_ns) <= max_wait_ns {
+                return None;
+            }
+            if oldest.lane != Lane::Control {
+                return self.pop_line(Lane::New, now);
+            }
+            // Only messages of known calls come here as control messages.
+            let call_key = oldest.call_key;
+            self.calls.remove_oldest(slot, call_key);
+            self.slab.unlink(&mut self.lines[Lane::New as usize], slot);
+            self.slab.append(&mut self.lines[Lane::Control as usize], slot);
+        }
     }
 
     /// The same for the copy lane.
@@ -235,8 +240,8 @@ impl<T> CallQueue<T> {
         self.expire_line(Lane::Copy, now, max_wait_ns)
     }
 
-    /// The same for the control line, where originals that were pulled forward wait too: after this long the peer has
-    /// sent whatever it was again, or given up. Not in a queue without classes, whose only line this is.
+    /// The same for the control line: after this long the peer has sent whatever it was again, or given up. Not in a queue
+    /// without classes, whose only line this is.
     pub fn expire_control(&mut self, now: Nanos, max_age_ns: Nanos) -> Option<Served<T>> {
         match self.discipline {
             Discipline::Priority => self.expire_line(Lane::Control, now, max_age_ns),
@@ -254,18 +259,15 @@ impl<T> CallQueue<T> {
         self.slab.unlink(&mut self.lines[line as usize], slot);
         let entry = self.slab.remove(slot)?;
         self.held[entry.lane as usize] -= 1;
-        let mut promoted = false;
         if self.discipline == Discipline::Priority {
-            promoted = entry.lane != line;
             match line {
-                Lane::Control => self.promoted -= usize::from(entry.lane == Lane::New),
                 Lane::New if entry.call_key != 0 => self.calls.remove_oldest(slot, entry.call_key),
                 Lane::Copy if entry.call_key != 0 => self.copies.remove_oldest(slot, entry.call_key),
-                Lane::New | Lane::Copy => {}
+                Lane::Control | Lane::New | Lane::Copy => {}
             }
         }
         let waited_ns = now.saturating_sub(entry.arrival_ns);
-        Some(Served { item: entry.item, lane: entry.lane, promoted, waited_ns })
+        Some(Served { item: entry.item, lane: entry.lane, waited_ns })
     }
 
     /// Messages held, outdated copies among them until they are taken out.
@@ -285,12 +287,6 @@ impl<T> CallQueue<T> {
     #[must_use]
     pub const fn len_of(&self, lane: Lane) -> usize {
         self.held[lane as usize]
-    }
-
-    /// Originals that were pulled forward and still wait.
-    #[must_use]
-    pub const fn promoted_len(&self) -> usize {
-        self.promoted
     }
 
     /// How many more messages this lane takes.

@@ -14,11 +14,12 @@
 //! by pure code: classes by `sip`, admission, order and credit by `overload`. Frames are owned: each one that
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
-//! How packets get from the rings into the queue is in `worker/receive.rs`, from the side door in `worker/side.rs`, how
+//! How packets get from the rings into the queue is in `worker/receive.rs` (in order, by `worker/inflow.rs`), from the side door in `worker/side.rs`, how
 //! they are answered in `worker/answer.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works
 //! (`handoff`), what a reply says (`sip`).
 
 mod answer;
+mod inflow;
 mod receive;
 mod side;
 
@@ -44,6 +45,7 @@ use crate::privileged::Privileged;
 use crate::side_door::SideDoor;
 use crate::transactions::Transactions;
 use crate::wake::Wake;
+use inflow::Inflow;
 use receive::Arrived;
 
 /// Ring numbers, as the verdicts of abi.h.
@@ -53,7 +55,7 @@ const RING_RETRANSMISSION: usize = 2;
 const RING_REJECT: usize = 3;
 
 /// Frames that a turn can hold between ring and queue, beside one batch.
-pub(crate) const IN_HAND_MAX: usize = receive::CONTROL_MAX + receive::HELD_MAX + 2 * side::SIDE_MAX;
+pub(crate) const IN_HAND_MAX: usize = 2 * receive::INFLOW_MAX;
 
 /// Without any work the worker still wakes this often, so that `status` shows it alive and a server that went
 /// away is noticed.
@@ -111,12 +113,8 @@ pub struct Worker {
     parts: Parts,
     /// Last word published per lane.
     published: Vec<u64>,
-    /// Control messages on their way into the queue; empty between turns. Keeps its memory.
-    control: Vec<Arrived>,
-    /// Control messages that came by ring `new` and wait for the next turn, see `receive`.
-    held: Vec<Arrived>,
-    /// Originals and copies of the side door, until ring `new` is empty.
-    beside: Vec<Arrived>,
+    /// Messages on their way into the queue; what is left between turns is too young to be sure of its order.
+    inflow: Inflow<Arrived>,
     statistics_ns: u64,
     /// Of the turn.
     now_ns: u64,
@@ -130,9 +128,7 @@ impl Worker {
         let mut worker = Self {
             parts,
             published,
-            control: Vec::with_capacity(receive::CONTROL_MAX),
-            held: Vec::with_capacity(receive::HELD_MAX + side::SIDE_MAX),
-            beside: Vec::with_capacity(side::SIDE_MAX),
+            inflow: Inflow::new(receive::INFLOW_MAX, receive::INFLOW_MAX),
             statistics_ns: 0,
             now_ns: 0,
         };
@@ -242,7 +238,7 @@ impl Worker {
             if late.lane == Queue::New {
                 self.shed(index, late.item, Outcome::RejectedLate, now_ns);
             } else {
-                // An ACK, CANCEL or response that an original of its call has taken along.
+                // Surplus that an original of its call has taken along.
                 self.finish_frame(index, late.item, Outcome::ControlStale);
             }
             expired += 1;
@@ -426,8 +422,10 @@ impl Worker {
     /// Returns the number of frames that are still outstanding.
     pub fn finish(mut self, now_ns: u64) -> u32 {
         self.now_ns = now_ns;
-        for arrived in std::mem::take(&mut self.held) {
-            self.enqueue(arrived, Queue::Control, now_ns);
+        let left: Vec<Arrived> = self.inflow.drain().collect();
+        for arrived in left {
+            let queue = self.queue_of(&arrived);
+            self.enqueue(arrived, queue, now_ns);
         }
         for index in 0..self.parts.lanes.len() {
             while let Some(copy) = self.parts.lanes[index].queue.pop_outdated(now_ns) {

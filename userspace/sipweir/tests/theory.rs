@@ -70,7 +70,8 @@ fn the_gate_of_a_worker_behaves_as_the_closed_form_says() {
         let times: Vec<f64> = bench.lane.gate_state_ns.iter().map(|count| count.get() as f64 / 1e9).collect();
         let total: f64 = times.iter().sum();
         let returns = bench.lane.gate_returns.get() as f64;
-        let rejected = offered - bench.lane.outcome_of(Class::Original, sipweir::counters::Outcome::HandedOver);
+        let rejected =
+            offered - bench.lane.outcome_of(Class::Original, sipweir::counters::Outcome::HandedOver);
         for (name, measured, expected) in [
             ("P0", times[0] / total, theory.states[0]),
             ("E[R]", bench.lane.gate_return_ns.get() as f64 / 1e9 / returns, theory.return_time_s),

@@ -48,7 +48,7 @@ fn the_order_is_control_then_originals_then_copies() {
 }
 
 #[test]
-fn a_cancel_takes_its_waiting_invite_in_front_of_itself() {
+fn a_cancel_waits_for_its_invite_and_takes_it_past_nobody() {
     let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
     bench.server.set_waiting(1);
     bench.turn_after(MS);
@@ -59,7 +59,7 @@ fn a_cancel_takes_its_waiting_invite_in_front_of_itself() {
     bench.deliver(&request("CANCEL", "sip:c2@example.com", "c2")).expect("delivered");
     bench.turn_after(MS);
     let order = bench.order_of_service();
-    let expected = ["INVITE sip:c2", "CANCEL sip:c2", "INVITE sip:c1", "INVITE sip:c3"]
+    let expected = ["INVITE sip:c1", "INVITE sip:c2", "INVITE sip:c3", "CANCEL sip:c2"]
         .map(|name| format!("{name}@example.com"));
     assert_eq!(order, expected);
 }
@@ -94,19 +94,43 @@ fn a_reinvite_raised_from_the_new_ring_does_not_overtake_the_ack_before_it() {
 }
 
 #[test]
-fn a_raised_message_that_is_younger_than_the_look_at_the_control_ring_waits_for_the_next_turn() {
-    let mut bench = Bench::new(&Setup::default());
-    let reinvite =
-        request("INVITE", URI, "c1").replace("b@example.com>\r\nCall", "b@example.com>;tag=t\r\nCall");
-    // It arrives while the turn is under way: its time is after the turn's.
-    bench.now_ns += MS;
-    bench.deliver_as(NEW, reinvite.as_bytes(), Class::Undecided, Method::Invite, None).expect("delivered");
-    bench.now_ns -= MS;
-    assert!(bench.turn_after(MS / 2), "the worker must not sleep on it");
-    assert!(bench.at_server().is_empty());
-    bench.turn_after(MS);
-    assert_eq!(bench.at_server().len(), 1);
-    bench.assert_conserved();
+fn an_invite_with_credentials_does_not_overtake_the_ack_to_its_challenge() {
+    let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    // Whether it waits or not.
+    for waiting in [0, 1] {
+        bench.server.set_waiting(waiting);
+        bench.turn_after(MS);
+        bench.deliver(&request("ACK", "sip:ack", "c1")).expect("delivered");
+        bench.now_ns += MS / 10;
+        let again = request("INVITE", &format!("sip:again{waiting}"), "c1");
+        bench.deliver_as(NEW, again.as_bytes(), Class::Undecided, Method::Invite, None).expect("delivered");
+        bench.turn_after(MS);
+        assert_eq!(
+            bench.order_of_service(),
+            ["ACK sip:ack".to_owned(), format!("INVITE sip:again{waiting}")]
+        );
+    }
+}
+
+#[test]
+fn a_cancel_behind_a_backlog_of_both_rings_does_not_overtake_its_invite() {
+    let mut bench = Bench::new(&Setup { queue_target: 1000, ..Setup::default() });
+    let deliver = |bench: &mut Bench, method: &str, call: &str| {
+        bench.now_ns += 1000;
+        bench.deliver(&request(method, &format!("sip:{call}"), call)).expect("delivered");
+    };
+    (0..300).for_each(|n| deliver(&mut bench, "OPTIONS", &format!("o{n}")));
+    deliver(&mut bench, "INVITE", "call");
+    deliver(&mut bench, "CANCEL", "call");
+    (0..80).for_each(|n| deliver(&mut bench, "ACK", &format!("a{n}")));
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        bench.turn_after(MS);
+        order.extend(names(&bench.at_server()));
+    }
+    let place = |name: &str| order.iter().position(|served| served == name).expect(name);
+    assert!(place("INVITE sip:call") < place("CANCEL sip:call"));
+    assert_eq!(order.len(), 382);
 }
 
 #[test]

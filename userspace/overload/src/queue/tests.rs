@@ -58,13 +58,11 @@ impl Oracle {
         match (self.discipline, waiting.lane) {
             (Discipline::Fifo, _) => self.lines[0].push(waiting),
             (Discipline::Priority, Lane::Control) => {
-                let same_call = |w: &Waiting| w.call_key == waiting.call_key && waiting.call_key != 0;
-                let (moved, kept) = self.lines[1].iter().partition(|w| same_call(w));
-                self.lines[1] = kept;
-                let moved: Vec<Waiting> = moved;
-                self.lines[0].extend(moved);
-                self.settle(waiting.call_key, waiting.arrival, Some(0));
-                self.lines[0].push(waiting);
+                let same_call = |w: &&Waiting| w.call_key == waiting.call_key && waiting.call_key != 0;
+                let oldest = self.lines[1].iter().find(same_call);
+                let line = usize::from(oldest.is_some_and(|oldest| oldest.arrival <= waiting.arrival));
+                self.settle(waiting.call_key, waiting.arrival, Some(line));
+                self.lines[line].push(waiting);
             }
             (Discipline::Priority, Lane::New) => {
                 self.settle(waiting.call_key, waiting.arrival, Some(1));
@@ -77,8 +75,7 @@ impl Oracle {
 
     fn take(&mut self, line: usize, now: u64) -> Served<u32> {
         let Waiting { lane, arrival, item, .. } = self.lines[line].remove(0);
-        let promoted = self.discipline == Discipline::Priority && lane as usize != line;
-        Served { item, lane, promoted, waited_ns: now.saturating_sub(arrival) }
+        Served { item, lane, waited_ns: now.saturating_sub(arrival) }
     }
 
     fn pop(&mut self, now: u64) -> Option<Served<u32>> {
@@ -87,8 +84,17 @@ impl Oracle {
     }
 
     fn expire(&mut self, lane: Lane, now: u64, max_wait: u64) -> Option<Served<u32>> {
-        let oldest = self.lines[lane as usize].first()?;
-        (now.saturating_sub(oldest.arrival) > max_wait).then(|| self.take(lane as usize, now))
+        loop {
+            let oldest = *self.lines[lane as usize].first()?;
+            if now.saturating_sub(oldest.arrival) <= max_wait {
+                return None;
+            }
+            if (self.discipline, lane, oldest.lane) != (Discipline::Priority, Lane::New, Lane::Control) {
+                return Some(self.take(lane as usize, now));
+            }
+            let moved = self.lines[1].remove(0);
+            self.lines[0].push(moved);
+        }
     }
 }
 
@@ -190,8 +196,6 @@ proptest! {
             for lane in Lane::ALL {
                 prop_assert_eq!(queue.len_of(lane), oracle.count(lane));
             }
-            let promoted = oracle.lines[0].iter().filter(|w| w.lane == Lane::New && !fifo).count();
-            prop_assert_eq!(queue.promoted_len(), promoted);
             for call_key in 0..6 {
                 prop_assert_eq!(queue.surplus_of(call_key), oracle.surplus_of(call_key));
             }
@@ -312,20 +316,31 @@ fn drain(queue: &mut CallQueue<&'static str>) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_cancel_takes_its_invite_to_the_front_and_leaves_the_others() {
+fn a_cancel_waits_for_its_invite_and_moves_nobody() {
     let mut queue = priority(8);
     for (key, item) in [(1, "INVITE 1"), (2, "INVITE 2"), (2, "INVITE 2 again"), (3, "INVITE 3")] {
         queue.push_new(key, 0, item).unwrap();
     }
     queue.push_control(9, 0, "BYE 9").unwrap();
     queue.push_control(2, 0, "CANCEL 2").unwrap();
-    assert_eq!((queue.len_of(Lane::New), queue.promoted_len()), (4, 2));
-    let order = ["BYE 9", "INVITE 2", "INVITE 2 again", "CANCEL 2", "INVITE 1", "INVITE 3"];
+    queue.push_new(4, 0, "INVITE 4").unwrap();
+    queue.push_control(2, 0, "ACK 2").unwrap();
+    assert_eq!((queue.len_of(Lane::New), queue.len_of(Lane::Control)), (5, 3));
+    let order =
+        ["BYE 9", "INVITE 1", "INVITE 2", "INVITE 2 again", "INVITE 3", "CANCEL 2", "INVITE 4", "ACK 2"];
     assert_eq!(drain(&mut queue), order);
 }
 
 #[test]
-fn a_message_of_an_unknown_call_pulls_nothing_forward() {
+fn an_ack_that_is_older_than_the_invite_that_waits_does_not_wait_for_it() {
+    let mut queue = priority(8);
+    queue.push_new(1, 20, "INVITE with credentials").unwrap();
+    queue.push_control(1, 10, "ACK to the challenge").unwrap();
+    assert_eq!(drain(&mut queue), ["ACK to the challenge", "INVITE with credentials"]);
+}
+
+#[test]
+fn a_message_of_an_unknown_call_waits_for_nobody() {
     let mut queue = priority(8);
     queue.push_new(0, 0, "INVITE").unwrap();
     queue.push_control(0, 0, "ACK").unwrap();
@@ -343,38 +358,42 @@ fn a_full_copy_lane_does_not_refuse_originals() {
 }
 
 #[test]
-fn a_control_message_that_is_refused_pulls_nothing_forward() {
+fn a_control_message_that_is_refused_changes_nothing() {
     let mut queue = priority(1);
     queue.push_control(7, 0, "BYE 7").unwrap();
     queue.push_new(1, 0, "INVITE 1").unwrap();
     assert_eq!(queue.push_control(1, 0, "CANCEL 1"), Err("CANCEL 1"));
-    assert_eq!(queue.promoted_len(), 0);
+    assert_eq!(drain(&mut queue), ["BYE 7", "INVITE 1"]);
 }
 
 #[test]
-fn only_what_waits_in_its_own_lane_goes_stale() {
+fn originals_go_stale_and_what_waited_for_them_is_served_as_control() {
     let mut queue = priority(8);
     queue.push_new(1, 100, "INVITE 1").unwrap();
     queue.push_new(2, 100, "INVITE 2").unwrap();
     queue.push_copy(3, 100, "copy").unwrap();
     queue.push_control(2, 400, "CANCEL 2").unwrap();
+    queue.push_new(5, 450, "INVITE 5").unwrap();
     assert_eq!(queue.expire(500, 400), None);
     let stale = queue.expire(501, 400).unwrap();
-    assert_eq!((stale.item, stale.waited_ns, stale.promoted), ("INVITE 1", 401, false));
-    assert_eq!(queue.expire(u64::MAX, 400), None);
+    assert_eq!((stale.item, stale.waited_ns), ("INVITE 1", 401));
+    assert_eq!(queue.expire(501, 400).unwrap().item, "INVITE 2");
+    assert_eq!(queue.expire(501, 400), None);
     assert_eq!(queue.expire_copy(501, 400).unwrap().item, "copy");
-    assert_eq!(drain(&mut queue), ["INVITE 2", "CANCEL 2"]);
+    // CANCEL 2 has waited for too long behind an original that is gone.
+    assert_eq!(queue.expire(801, 400), None);
+    queue.push_new(4, 801, "INVITE 4").unwrap();
+    queue.push_control(2, 802, "BYE 2").unwrap();
+    assert_eq!(drain(&mut queue), ["CANCEL 2", "BYE 2", "INVITE 5", "INVITE 4"]);
 }
 
 #[test]
-fn what_waits_too_long_in_the_control_line_leaves_in_order_also_what_was_pulled_forward() {
+fn what_waits_too_long_in_the_control_line_leaves_in_order() {
     let mut queue = priority(8);
-    queue.push_new(2, 100, "INVITE 2").unwrap();
+    queue.push_control(1, 100, "BYE 1").unwrap();
     queue.push_control(2, 400, "CANCEL 2").unwrap();
     assert_eq!(queue.expire_control(600, 500), None);
-    let stale = queue.expire_control(601, 500).unwrap();
-    assert_eq!((stale.item, stale.lane, stale.promoted), ("INVITE 2", Lane::New, true));
-    assert_eq!((queue.promoted_len(), queue.len_of(Lane::New)), (0, 0));
+    assert_eq!(queue.expire_control(601, 500).unwrap().item, "BYE 1");
     assert_eq!(queue.expire_control(900, 500), None);
     assert_eq!(queue.expire_control(901, 500).unwrap().item, "CANCEL 2");
     assert_eq!(queue.expire_control(u64::MAX, 0), None);
@@ -413,15 +432,15 @@ fn surplus_waits_behind_everybody_and_is_not_overtaken_by_its_call() {
 }
 
 #[test]
-fn what_took_surplus_along_is_taken_along_with_it() {
+fn what_took_surplus_along_is_waited_for_together_with_it() {
     let mut queue = priority(8);
     queue.push_surplus(1, 0, "ACK 1").unwrap();
     queue.push_new(1, 0, "re-INVITE 1").unwrap();
     queue.push_new(2, 0, "INVITE 2").unwrap();
     queue.push_control(3, 0, "BYE 3").unwrap();
     queue.push_control(1, 0, "BYE 1").unwrap();
-    assert_eq!((queue.promoted_len(), queue.len_of(Lane::Copy)), (1, 1));
-    assert_eq!(drain(&mut queue), ["BYE 3", "ACK 1", "re-INVITE 1", "BYE 1", "INVITE 2"]);
+    assert_eq!(queue.len_of(Lane::Copy), 1);
+    assert_eq!(drain(&mut queue), ["BYE 3", "ACK 1", "re-INVITE 1", "INVITE 2", "BYE 1"]);
 }
 
 #[test]

@@ -4,13 +4,8 @@
 //! # Order within a call
 //!
 //! Messages of one call may come by different rings: an INVITE by `new` and its CANCEL by `control`; or an ACK by
-//! `control` and the re-INVITE after it by `new`, where user space raises it to control. Two rules keep their order:
-//!
-//! - Control leaves its ring first and enters the queue last. An INVITE that came before its CANCEL has then entered
-//!   already, and the queue lets the CANCEL take it along.
-//! - What is raised from ring `new` enters sorted by arrival among the control messages. One that is younger than
-//!   the moment at which the control ring was read may have company there that was not seen; it is held until the
-//!   next turn.
+//! `control` and the INVITE after it by `new`, which user space may raise to control. They are put in the order of their
+//! arrival first (`inflow`), and the queue keeps it: a control message waits behind older originals of its call.
 //!
 //! Copies are read first: a younger message of their call, whichever ring it comes by, then finds them waiting and
 //! outdates them.
@@ -27,15 +22,12 @@ use crate::lane::Waiting;
 use crate::limits;
 use crate::transactions::in_excess;
 
-/// Batches taken from ring `new` in one turn: with 64 frames each, more than the largest sensible ring, so that a
-/// turn empties it, and yet bounded under a flood.
-const NEW_BATCHES_MAX: usize = 64;
-/// The same while the control ring has more than a batch: it must be read again soon.
-const NEW_BATCHES_BESIDE_CONTROL: usize = 2;
-/// Messages raised from ring `new` that can be held for the next turn.
-pub(super) const HELD_MAX: usize = 4 * BATCH;
-/// Control messages of one turn: those held, a batch of the control ring, and as many raised as can be held.
-pub(super) const CONTROL_MAX: usize = 2 * HELD_MAX + BATCH;
+/// Rounds of reading in one turn: with a batch of 64 frames each, more than the largest sensible ring, so that a turn
+/// empties it, and yet bounded under a flood.
+const ROUNDS_MAX: usize = 64;
+/// Messages of each ring that can be on their way at a time. A batch of one ring may have to wait for as many batches of
+/// the other as were filled meanwhile.
+pub(super) const INFLOW_MAX: usize = 4 * BATCH;
 
 /// A packet that was read, on its way into a queue.
 #[derive(Debug)]
@@ -65,9 +57,6 @@ impl Arrived {
 impl Worker {
     /// Moves packets from the rings into the waiting queues; how many.
     pub(super) fn receive(&mut self, now_ns: u64) -> usize {
-        let mut control = std::mem::take(&mut self.control);
-        control.append(&mut self.held);
-
         // At most a batch a turn: more of them is dropped in the kernel, at a full ring and no cost.
         let mut batch = Batch::new();
         let mut received = self.parts.port.receive(RING_RETRANSMISSION, &mut batch);
@@ -77,51 +66,48 @@ impl Worker {
             self.enqueue(arrived, queue, now_ns);
         }
 
-        let more_control = self.parts.port.receive(RING_CONTROL, &mut batch) == BATCH;
-        received += batch.len();
-        for frame in batch.drain(..) {
-            control.extend(self.read(frame));
-        }
-        // Everything older than this has left the control ring.
-        let seen_until_ns = match control.last() {
-            Some(last) if more_control => last.arrival_ns.min(now_ns),
-            _ => now_ns,
-        };
-
-        received += self.read_side_door(&mut control, seen_until_ns, now_ns);
-
-        let batches = if more_control { NEW_BATCHES_BESIDE_CONTROL } else { NEW_BATCHES_MAX };
-        for _ in 0..batches {
-            if self.held.len() + BATCH > HELD_MAX || control.len() + BATCH > CONTROL_MAX {
-                break;
+        received += self.read_side_door(now_ns);
+        for _ in 0..ROUNDS_MAX {
+            let read = self.read_new(&mut batch) + self.read_control(&mut batch);
+            received += read;
+            while let Some(arrived) = self.inflow.next() {
+                let queue = self.queue_of(&arrived);
+                self.enqueue(arrived, queue, now_ns);
             }
-            if self.parts.port.receive(RING_NEW, &mut batch) == 0 {
+            if read == 0 {
                 break;
-            }
-            received += batch.len();
-            for frame in batch.drain(..) {
-                let Some(arrived) = self.read(frame) else { continue };
-                match self.queue_of(&arrived) {
-                    Queue::Control if arrived.arrival_ns > seen_until_ns => self.held.push(arrived),
-                    Queue::Control => control.push(arrived),
-                    queue => self.enqueue(arrived, queue, now_ns),
-                }
             }
             // A flood must neither drain the fill ring nor meet a gate that has changed since.
             self.parts.port.refill();
             self.publish_gates();
         }
-
-        self.enqueue_beside(now_ns);
-
-        // By arrival, and stable, since equal times keep the order of their ring. Nearly sorted already.
-        insertion_sort(&mut control);
-        for arrived in control.drain(..) {
-            let queue = self.queue_of(&arrived);
-            self.enqueue(arrived, queue, now_ns);
-        }
-        self.control = control;
         received
+    }
+
+    /// A batch of ring new, into `inflow`; how many.
+    fn read_new(&mut self, batch: &mut Batch) -> usize {
+        let has_room = self.inflow.room_for_new() >= BATCH;
+        let read = if has_room { self.parts.port.receive(RING_NEW, batch) } else { 0 };
+        for frame in batch.drain(..) {
+            if let Some(arrived) = self.read(frame) {
+                self.inflow.push_new(arrived.arrival_ns, arrived);
+            }
+        }
+        self.inflow.new_was_read(has_room && read < BATCH);
+        read
+    }
+
+    /// A batch of ring control, into `inflow`; how many.
+    fn read_control(&mut self, batch: &mut Batch) -> usize {
+        let has_room = self.inflow.room_for_control() >= BATCH;
+        let read = if has_room { self.parts.port.receive(RING_CONTROL, batch) } else { 0 };
+        for frame in batch.drain(..) {
+            if let Some(arrived) = self.read(frame) {
+                self.inflow.push_control(arrived.arrival_ns, arrived);
+            }
+        }
+        self.inflow.control_was_read(has_room && read < BATCH);
+        read
     }
 
     /// What the packet is: the XDP program's word, finished where it was undecided.
@@ -313,17 +299,6 @@ impl Worker {
             return None;
         }
         Some((index, message))
-    }
-}
-
-/// Sorts by arrival; the standard library's stable sort allocates.
-fn insertion_sort(arrived: &mut [Arrived]) {
-    for end in 1..arrived.len() {
-        let mut at = end;
-        while at > 0 && arrived[at - 1].arrival_ns > arrived[at].arrival_ns {
-            arrived.swap(at - 1, at);
-            at -= 1;
-        }
     }
 }
 

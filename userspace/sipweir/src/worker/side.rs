@@ -11,7 +11,7 @@ use afxdp::BATCH;
 use overload::{Lane as Queue, TransactionState};
 use sip::Class;
 
-use super::receive::{Arrived, CONTROL_MAX};
+use super::receive::Arrived;
 use super::{Parts, Worker};
 use crate::body::{Body, Large};
 use crate::counters::Outcome;
@@ -29,46 +29,24 @@ impl Worker {
         }
     }
 
-    /// Takes in what came by the side door: control messages into `control`, or `held` if they are younger than
-    /// `seen_until_ns`; others into `beside`, to be queued behind what came by ring `new`. How many.
-    pub(super) fn read_side_door(
-        &mut self,
-        control: &mut Vec<Arrived>,
-        seen_until_ns: u64,
-        now_ns: u64,
-    ) -> usize {
+    /// Takes in what came by the side door, among the messages of the rings by its time. How many.
+    pub(super) fn read_side_door(&mut self, now_ns: u64) -> usize {
         let families = self.parts.side_door.as_ref().map_or(0, SideDoor::families);
         let mut taken = 0;
         for family in 0..families {
             for _ in 0..SIDE_MAX / 2 {
-                if control.len() >= CONTROL_MAX {
+                if self.inflow.room_for_control() == 0 || self.inflow.room_for_new() == 0 {
                     return taken;
                 }
-                match self.look_at_side_door(family, now_ns) {
-                    None => break,
-                    Some(None) => taken += 1,
-                    Some(Some(arrived)) => {
-                        taken += 1;
-                        match self.queue_of(&arrived) {
-                            Queue::Control if arrived.arrival_ns > seen_until_ns => self.held.push(arrived),
-                            Queue::Control => control.push(arrived),
-                            Queue::New | Queue::Copy => self.beside.push(arrived),
-                        }
-                    }
+                let Some(looked) = self.look_at_side_door(family, now_ns) else { break };
+                taken += 1;
+                if let Some(arrived) = looked {
+                    let is_control = self.queue_of(&arrived) == Queue::Control;
+                    self.inflow.insert(is_control, arrived.arrival_ns, arrived);
                 }
             }
         }
         taken
-    }
-
-    /// Queues what was put aside.
-    pub(super) fn enqueue_beside(&mut self, now_ns: u64) {
-        let mut beside = std::mem::take(&mut self.beside);
-        for arrived in beside.drain(..) {
-            let queue = self.queue_of(&arrived);
-            self.enqueue(arrived, queue, now_ns);
-        }
-        self.beside = beside;
     }
 
     /// One datagram: `None` if there is none, `Some(None)` if it has found its end.
