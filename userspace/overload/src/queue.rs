@@ -96,6 +96,8 @@ pub struct Served<T> {
     pub item: T,
     /// The lane it was pushed into.
     pub lane: Lane,
+    /// The call that it was pushed under.
+    pub call_key: u64,
     /// Time since its arrival; 0 when the clock says it arrives in the future.
     pub waited_ns: Nanos,
 }
@@ -267,7 +269,7 @@ impl<T> CallQueue<T> {
             }
         }
         let waited_ns = now.saturating_sub(entry.arrival_ns);
-        Some(Served { item: entry.item, lane: entry.lane, waited_ns })
+        Some(Served { item: entry.item, lane: entry.lane, call_key: entry.call_key, waited_ns })
     }
 
     /// Messages held, outdated copies among them until they are taken out.

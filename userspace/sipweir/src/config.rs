@@ -379,6 +379,8 @@ pub struct Limits {
     pub emergency_per_source: Rate,
     /// Probes of configured probers. Default 10 a second; probers send one every few seconds.
     pub prober_per_source: Rate,
+    /// All of these together, as far as they have a cap. Default 60 % of the rate.
+    pub total_per_source: Rate,
 }
 
 impl Default for Limits {
@@ -389,6 +391,7 @@ impl Default for Limits {
             responses_per_source: Rate(Cap::Off),
             emergency_per_source: Rate(Cap::Share(0.5)),
             prober_per_source: Rate(Cap::PerSecond(10.0)),
+            total_per_source: Rate(Cap::Share(0.6)),
         }
     }
 }
@@ -403,6 +406,7 @@ impl Limits {
             responses: self.responses_per_source.0,
             emergency: self.emergency_per_source.0,
             prober: self.prober_per_source.0,
+            total: self.total_per_source.0,
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct Waiting {
     pub marker: Option<Marker>,
     /// The transaction whose table entry follows this message; 0 for what the table does not remember.
     pub txn: u64,
+    /// More messages of its call are to be expected when the server has it.
+    pub begins_call: bool,
 }
 
 /// One service at one worker.
@@ -142,7 +144,15 @@ impl Lane {
 
     /// Whether the call of a message that is above the cap of its source was admitted, and may bring one more.
     pub fn is_of_admitted_call(&mut self, call_key: u64, now_ns: u64) -> bool {
-        self.calls.take(call_key, 1 + self.queue.surplus_of(call_key), now_ns)
+        let messages = 1 + self.queue.surplus_of(call_key);
+        self.calls.take(call_key, messages, self.credit.rate_per_s(), now_ns)
+    }
+
+    /// What begins a call and has reached the server earns privilege for what follows.
+    pub fn earn(&mut self, begins_call: bool, call_key: u64, now_ns: u64) {
+        if begins_call {
+            self.calls.admit(call_key, now_ns);
+        }
     }
 
     /// Notes a message that was handed over.

@@ -1,7 +1,8 @@
 //! The privilege of control messages ends at a cap per source: which message falls under which cap.
 //!
 //! No class may be a way around the gate. A BYE, a To tag or an emergency number is easily forged, and control is
-//! served before everything else; so each source has a token bucket for each kind of privileged message. Above its cap
+//! served before everything else; so each source has a token bucket for each kind of privileged message, and one for all
+//! of them together, since the caps of the kinds add up to more than there is. Above its cap
 //! such a message waits behind everything else, as copies do, unless its call was admitted lately
 //! (`overload::AdmittedCalls`): it is handed over while the server has capacity to spare, and it is never refused, since a
 //! refused BYE would leave a call standing. Below the server's capacity nothing is lost by it.
@@ -35,6 +36,18 @@ pub enum Cap {
     Off,
 }
 
+impl Cap {
+    /// What it allows beside a server of this rate; `None` for no cap.
+    fn allowance(self, rate_per_s: f64) -> Option<Allowance> {
+        let per_s = match self {
+            Self::PerSecond(per_s) => per_s,
+            Self::Share(share) => share * rate_per_s,
+            Self::Off => return None,
+        };
+        Some(Allowance { per_s, burst_ns: BURST_NS })
+    }
+}
+
 /// The caps of a service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Caps {
@@ -48,7 +61,12 @@ pub struct Caps {
     pub emergency: Cap,
     /// Probes of configured probers.
     pub prober: Cap,
+    /// Everything that falls under one of these caps.
+    pub total: Cap,
 }
+
+/// The number of that one.
+const TOTAL: u8 = 5;
 
 impl Caps {
     /// The cap that a class falls under, and its number.
@@ -78,11 +96,11 @@ pub fn is_in_disguise(class: Class, method: Method, cseq_method: Option<Method>)
         && cseq_method.is_some_and(|named| named != method)
 }
 
-/// True for an original after which messages of its call are to be expected.
+/// True for a request after which messages of its call are to be expected.
 #[must_use]
 pub const fn begins_call(class: Class, method: Method) -> bool {
     let alone = matches!(method, Method::Register | Method::Options | Method::Publish | Method::Message);
-    matches!(class, Class::Original) && !alone
+    matches!(class, Class::Original | Class::Emergency) && !alone
 }
 
 /// The caps of a service at one worker, and what each source has used.
@@ -111,13 +129,16 @@ impl SourceLimits {
         now_ns: u64,
     ) -> bool {
         let Some((kind, cap)) = self.caps.of(class) else { return true };
-        let per_s = match cap {
-            Cap::PerSecond(per_s) => per_s,
-            Cap::Share(share) => share * rate_per_s,
-            Cap::Off => return true,
-        };
+        let Some(own) = cap.allowance(rate_per_s) else { return true };
         let key = sip::address_key(seed, source, kind);
-        self.buckets.take(key, tokens, Allowance { per_s, burst_ns: BURST_NS }, now_ns)
+        let Some(total) = self.caps.total.allowance(rate_per_s) else {
+            return self.buckets.take(key, tokens, own, now_ns);
+        };
+        let total_key = sip::address_key(seed, source, TOTAL);
+        // Nothing is charged to one of both alone. If keys share places, the total may be used up in between.
+        self.buckets.has(total_key, tokens, total, now_ns)
+            && self.buckets.take(key, tokens, own, now_ns)
+            && self.buckets.take(total_key, tokens, total, now_ns)
     }
 }
 
@@ -129,7 +150,7 @@ mod tests {
     const SEED: Seed = Seed([1, 2, 3, 4]);
 
     fn caps(cap: Cap) -> Caps {
-        Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap }
+        Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap, total: Cap::Off }
     }
 
     fn allowed(limits: &mut SourceLimits, class: Class, source: &str, rate_per_s: f64) -> usize {
@@ -162,6 +183,19 @@ mod tests {
             assert_eq!(allowed(&mut limits, class, "192.0.2.1", 1.0), 10, "{class:?}");
         }
         assert_eq!(allowed(&mut limits, Class::Cancel, "192.0.2.1", 1.0), 0);
+    }
+
+    #[test]
+    fn the_kinds_of_one_source_share_a_total_and_a_refusal_costs_neither() {
+        let total = Cap::PerSecond(60.0);
+        let mut limits = SourceLimits::new(Caps { total, ..caps(Cap::PerSecond(40.0)) });
+        let order = [(Class::InDialog, 10), (Class::Ack, 5), (Class::Emergency, 0), (Class::InDialog, 0)];
+        for (class, expected) in order {
+            assert_eq!(allowed(&mut limits, class, "192.0.2.1", 1.0), expected, "{class:?}");
+        }
+        assert_eq!(allowed(&mut limits, Class::Prober, "192.0.2.2", 1.0), 10);
+        let mut limits = SourceLimits::new(Caps { prober: Cap::Off, total, ..caps(Cap::PerSecond(40.0)) });
+        assert_eq!(allowed(&mut limits, Class::Prober, "192.0.2.1", 1.0), 1000, "without a cap of its own");
     }
 
     #[test]

@@ -262,10 +262,10 @@ impl Worker {
 
     /// Gives one message to the server: the marker comes off, the checksum is completed or checked.
     fn hand_over(&mut self, index: usize, next: Served<Waiting>, now_ns: u64) {
-        let Served { item: mut message, waited_ns, .. } = next;
+        let Served { item: mut message, call_key, waited_ns, .. } = next;
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        let txn = message.txn;
+        let (txn, begins_call) = (message.txn, message.begins_call);
         let outcome = match (&mut lane.handoff, egress) {
             (Handoff::Kernel(_), Some(egress)) => {
                 let packet = message.body.packet_mut(port.umem());
@@ -277,6 +277,7 @@ impl Worker {
                             Ok(large) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
                                 lane.handed_over(message.class, len, waited_ns);
+                                lane.earn(begins_call, call_key, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
                             }
                             Err((body, why)) => {
@@ -294,6 +295,7 @@ impl Worker {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
                         lane.handed_over(message.class, packet.len(), waited_ns);
+                        lane.earn(begins_call, call_key, now_ns);
                         return self.parts.give_back(Some(message.body));
                     }
                     other => other,

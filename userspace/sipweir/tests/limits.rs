@@ -98,7 +98,7 @@ fn an_ack_above_the_cap_waits_behind_everybody_but_its_call_does_not_overtake_it
 }
 
 #[test]
-fn messages_of_calls_that_were_admitted_keep_their_privilege_above_the_cap_of_their_source() {
+fn messages_of_calls_that_the_server_has_keep_their_privilege_above_the_cap_of_their_source() {
     let caps = Caps { in_dialog: ONE, control: ONE, ..OFF };
     let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
     bench.deliver(&request("INVITE", "sip:c1", "c1")).expect("delivered");
@@ -118,10 +118,11 @@ fn messages_of_calls_that_were_admitted_keep_their_privilege_above_the_cap_of_th
         bench.deliver(&request(method, &format!("sip:{call}"), call)).expect("delivered");
         bench.turn_after(MS);
     }
-    let expected = ["BYE c2", "ACK c3", "ACK c1", "BYE c1", "INVITE c4", "ACK c4", "BYE c5"];
+    let expected = ["BYE c2", "ACK c3", "ACK c1", "BYE c1", "INVITE c4", "BYE c5", "ACK c4"];
     assert_eq!(bench.order_of_service(), expected.map(|name| name.replace(' ', " sip:")));
     assert_eq!(bench.lane.above_cap_of(Class::InDialog), 1);
-    assert_eq!(bench.lane.above_cap_of(Class::Ack), 0);
+    // Its call has not reached the server yet.
+    assert_eq!(bench.lane.above_cap_of(Class::Ack), 1);
     bench.assert_conserved();
 }
 

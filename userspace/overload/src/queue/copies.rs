@@ -80,6 +80,6 @@ impl<T> CallQueue<T> {
         let entry = self.slab.remove(slot)?;
         self.held[entry.lane as usize] -= 1;
         let waited_ns = now.saturating_sub(entry.arrival_ns);
-        Some(Served { item: entry.item, lane: entry.lane, waited_ns })
+        Some(Served { item: entry.item, lane: entry.lane, call_key: entry.call_key, waited_ns })
     }
 }

@@ -74,8 +74,8 @@ impl Oracle {
     }
 
     fn take(&mut self, line: usize, now: u64) -> Served<u32> {
-        let Waiting { lane, arrival, item, .. } = self.lines[line].remove(0);
-        Served { item, lane, waited_ns: now.saturating_sub(arrival) }
+        let Waiting { lane, arrival, item, call_key, .. } = self.lines[line].remove(0);
+        Served { item, lane, call_key, waited_ns: now.saturating_sub(arrival) }
     }
 
     fn pop(&mut self, now: u64) -> Option<Served<u32>> {

@@ -139,7 +139,9 @@ impl Worker {
         let is_known =
             matches!(reason, Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits);
         let has_credentials = reason == Reason::Credentials;
-        let message = Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash };
+        let begins_call = limits::begins_call(class, method);
+        let message =
+            Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash, begins_call };
         Some(Arrived { index, arrival_ns: meta.arrival_ns, method, is_known, has_credentials, message })
     }
 
@@ -228,9 +230,6 @@ impl Worker {
             let in_system = lane.in_system();
             if let Decision::Shed(_) = lane.gate.arrive(now_ns, share_hash, in_system) {
                 return self.shed(index, message, Outcome::Rejected, now_ns);
-            }
-            if limits::begins_call(message.class, method) {
-                lane.calls.admit(call_key, now_ns);
             }
         }
         // Copies leave the entry as it is until the server has them.

@@ -16,6 +16,7 @@ use super::{Parts, Worker};
 use crate::body::{Body, Large};
 use crate::counters::Outcome;
 use crate::lane::Waiting;
+use crate::limits;
 use crate::side_door::{Look, Received, SideDoor};
 
 /// Datagrams taken in a turn: so few that a flood of fragments leaves the turn to the rings.
@@ -79,7 +80,9 @@ impl Worker {
         let (payload, source) = (received.datagram.payload(large.packet()), received.datagram.source.ip());
         let found = self.parts.privileged.raise(sip::classify(payload), payload, source);
         let (body, datagram) = (self.body_of(large), received.datagram);
-        let message = Waiting { body, datagram, class: found.class, marker: found.marker, txn: 0 };
+        let begins_call = limits::begins_call(found.class, found.method);
+        let message =
+            Waiting { body, datagram, class: found.class, marker: found.marker, txn: 0, begins_call };
         let mut arrived = Arrived::unhashed(index, received.arrival_ns, &found, message);
         if self.parts.side_door.as_ref().is_none_or(|door| door.pool.free() > 0) {
             return Some(arrived);

@@ -117,7 +117,7 @@ impl Default for Setup {
 
 /// One cap for all kinds of messages, each by itself.
 pub const fn same_cap(cap: Cap) -> Caps {
-    Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap }
+    Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap, total: Cap::Off }
 }
 
 pub fn words(words: usize) -> Arc<MappedWords> {
