@@ -118,8 +118,9 @@ static __always_inline enum verdict refused(const struct message *message)
 }
 
 /*
- * An original, while the gate is not normal. What brings credentials is inside every share: it was admitted
- * and challenged before, and to shed it now would waste that work.
+ * An original, while the gate is not normal. What brings credentials is inside twice the share: it was
+ * admitted and challenged before, and to shed it now would waste that work. Not inside every share, since any
+ * bytes can be credentials.
  */
 static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct message *message, __u64 gate)
 {
@@ -130,7 +131,7 @@ static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct mes
 		message->meta.txn_hash = hash_transaction(ctx, message);
 	if (gate >> GATE_STATE_SHIFT == GATE_DISCARD) {
 		message->meta.reason = REASON_GATE_DISCARD;
-	} else if ((credentials ? 0 : share_hash(message->meta.txn_hash)) < (__u32)gate) {
+	} else if (share_hash(message->meta.txn_hash) >> credentials < (__u32)gate) {
 		if (!credentials)
 			message->meta.reason = REASON_SHARE_INSIDE;
 		return VERDICT_RING_NEW;

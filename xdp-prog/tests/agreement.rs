@@ -70,9 +70,9 @@ fn compare(classifier: &Classifier, packet: &Packet, word: u64, tally: &mut Tall
             let share = u64::from(share_hash(hash));
             let expected = if word >> 32 == DISCARD {
                 (Reason::GateDiscard, Verdict::RingReject)
-            } else if message.reason == Reason::Credentials && word & 0xffff_ffff != 0 {
+            } else if message.reason == Reason::Credentials && share >> 1 < word & 0xffff_ffff {
                 (Reason::Credentials, Verdict::RingNew)
-            } else if share < word & 0xffff_ffff {
+            } else if message.reason != Reason::Credentials && share < word & 0xffff_ffff {
                 (Reason::ShareInside, Verdict::RingNew)
             } else {
                 (Reason::ShareOutside, Verdict::RingReject)

@@ -119,9 +119,10 @@ fn the_threshold_is_exact() {
 }
 
 #[test]
-fn what_brings_credentials_is_inside_every_share_but_that_of_nobody() {
+fn what_brings_credentials_is_inside_twice_the_share() {
     let mut classifier = classifier();
-    let inside = (Class::Original, Reason::Credentials, Verdict::RingNew);
+    let preferred_inside = (Class::Original, Reason::Credentials, Verdict::RingNew);
+    let inside = (Class::Original, Reason::ShareInside, Verdict::RingNew);
     let outside = (Class::Original, Reason::ShareOutside, Verdict::RingReject);
     for (header, preferred) in [
         ("Authorization: Digest x", true),
@@ -137,10 +138,12 @@ fn what_brings_credentials_is_inside_every_share_but_that_of_nobody() {
         ("Accept: application/sdp", false),
     ] {
         let packet = invite(&format!("{header}\r\nCall-ID: 1\r\n"));
-        set_gates(&mut classifier, gate(OVERLOAD, 1));
-        let expected = if preferred { inside } else { outside };
-        assert_eq!(decide(&classifier, &packet), expected, "{header}");
-        set_gates(&mut classifier, gate(OVERLOAD, 0));
+        let hash = transaction_hash(&Seed(SEED), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
+        let share = share_hash(hash) >> u32::from(preferred);
+        let inside = if preferred { preferred_inside } else { inside };
+        set_gates(&mut classifier, gate(OVERLOAD, share + 1));
+        assert_eq!(decide(&classifier, &packet), inside, "{header}");
+        set_gates(&mut classifier, gate(OVERLOAD, share));
         assert_eq!(decide(&classifier, &packet), outside, "{header}");
     }
 }

@@ -150,8 +150,9 @@ impl Opinion<'_> {
         match self.gate {
             Gate::Open => None,
             Gate::Discard => Some((Reason::GateDiscard, false)),
-            Gate::Share(1..) if self.message.reason == Reason::Credentials => {
-                Some((Reason::Credentials, true))
+            Gate::Share(share) if self.message.reason == Reason::Credentials => {
+                let inside = share_hash(self.hash()) >> 1 < share;
+                Some(if inside { (Reason::Credentials, true) } else { (Reason::ShareOutside, false) })
             }
             Gate::Share(share) if share_hash(self.hash()) < share => Some((Reason::ShareInside, true)),
             Gate::Share(_) => Some((Reason::ShareOutside, false)),

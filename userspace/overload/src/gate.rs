@@ -70,9 +70,6 @@ impl GateWord {
     /// `GATE_STATE_SHIFT` of `abi.h`.
     const STATE_SHIFT: u32 = 32;
 
-    /// The share hash of what is inside every share, except one of nothing. No word sheds it in overload.
-    pub const INSIDE_EVERY_SHARE: u32 = 0;
-
     /// Everything is admitted. Also what a zeroed map says before the worker has published anything.
     pub const OPEN: Self = Self(0);
 

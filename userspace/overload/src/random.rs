@@ -34,9 +34,9 @@
 //!   move unnoticed in between.
 //! - **A request whose hash is below s counts for 1/s requests**: Q ← n + (Q − n)·(1 − w)^(1/s), since on average
 //!   1/s − 1 others were shed before it. One beyond s came in another way (past the NIC under an older word, or by the side
-//!   door, which no word guards); it is judged, but those below s speak for it already. What is inside every share
-//!   ([`GateWord::INSIDE_EVERY_SHARE`]) is never shed by the word, so it counts once. So the count is right whatever mix of
-//!   filtered and unfiltered requests comes.
+//!   door, which no word guards); it is judged, but those below s speak for it already. So the count is right whatever mix
+//!   of filtered and unfiltered requests comes. What brings credentials has half a hash and counts twice, which gives it
+//!   more weight in the average and does not move it.
 //! - **An empty system forgets**: each service time without anybody counts as a request that found n = 0, as in RED
 //!   (Floyd and Jacobson 1993, section 4). Otherwise the first callers after an overload would have to be refused for Q to
 //!   learn that it is over.
@@ -123,13 +123,12 @@ impl Random {
     fn count(&mut self, share_hash: u32, in_system: usize) {
         let (weight, n) = (self.config.weight, in_system as f64);
         match self.filter {
-            Some(threshold) if share_hash != GateWord::INSIDE_EVERY_SHARE => {
-                if share_hash < threshold {
-                    let share = GateWord::new(GateState::Overload, threshold).admitted_share();
-                    self.average = n + (self.average - n) * (1.0 - weight).powf(share.recip());
-                }
+            None => self.average = self.average * (1.0 - weight) + weight * n,
+            Some(threshold) if share_hash < threshold => {
+                let stands_for = GateWord::new(GateState::Overload, threshold).admitted_share().recip();
+                self.average = n + (self.average - n) * (1.0 - weight).powf(stands_for);
             }
-            _ => self.average = self.average * (1.0 - weight) + weight * n,
+            Some(_) => {}
         }
     }
 

@@ -79,9 +79,6 @@ fn a_request_behind_a_word_counts_for_those_that_the_word_has_shed() {
             "what came past the word is not counted twice"
         );
     }
-    let _decision = quarter.arrive(0, GateWord::INSIDE_EVERY_SHARE, 20);
-    let _decision = all.arrive(0, GateWord::INSIDE_EVERY_SHARE, 20);
-    assert!((all.average() - quarter.average()).abs() < 1e-9, "what no word sheds stands for itself");
     quarter.published(GateWord::OPEN);
     let _decision = quarter.arrive(0, u32::MAX, 0);
     let _decision = all.arrive(0, u32::MAX, 0);

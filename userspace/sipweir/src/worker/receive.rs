@@ -11,7 +11,7 @@
 //! outdates them.
 
 use afxdp::{BATCH, Batch, Frame};
-use overload::{Decision, Discipline, Gate, GateWord, Known, Lane as Queue, TransactionState};
+use overload::{Decision, Discipline, Gate, Known, Lane as Queue, TransactionState};
 use sip::{CallLines, Class, Datagram, KernelFindings, Marker, MarkerForm, Message, Method, Reason};
 use xdp_prog::Meta;
 
@@ -40,8 +40,8 @@ pub(super) struct Arrived {
     method: Method,
     /// The XDP program has found its transaction in the table.
     is_known: bool,
-    /// An original that brings credentials is inside every share: it was admitted and challenged before, and to shed it
-    /// now would waste that work.
+    /// An original that brings credentials is inside twice the share: it was admitted and challenged before, and to shed it
+    /// now would waste that work. Not inside every share, since any bytes can be credentials.
     has_credentials: bool,
     pub(super) message: Waiting,
 }
@@ -222,10 +222,11 @@ impl Worker {
             }
             let share_hash = match (lane.gate.looks_at_hash(), message.txn) {
                 (false, _) => 0,
-                _ if has_credentials => GateWord::INSIDE_EVERY_SHARE,
                 (_, 0) => sip::share_hash(self.txn_hash(&message)),
                 (_, hash) => sip::share_hash(hash),
             };
+            // As in the XDP program: inside twice the share.
+            let share_hash = share_hash >> u32::from(has_credentials);
             let lane = &mut self.parts.lanes[index];
             let in_system = lane.in_system();
             if let Decision::Shed(_) = lane.gate.arrive(now_ns, share_hash, in_system) {
