@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
-use crate::{classify, control, demo, run};
+use crate::{classify, control, demo, model, run};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -46,6 +46,8 @@ enum Command {
     Classify(classify::Args),
     /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
     Demo(demo::Args),
+    /// Say what queueing theory expects of thresholds, shares and disciplines.
+    Model(model::Args),
 }
 
 /// Error of the call or the configuration.
@@ -81,6 +83,10 @@ pub fn main() -> ExitCode {
             log_to_stderr();
             environment(demo::main(&args))
         }
+        Command::Model(args) => match model::main(&args) {
+            Ok(text) => environment(print_text(&text)),
+            Err(error) => fail(USAGE, &error),
+        },
     }
 }
 

@@ -32,3 +32,4 @@ pub mod status;
 pub mod classify;
 pub mod cli;
 pub mod demo;
+pub mod model;
