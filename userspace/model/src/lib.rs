@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fluid;
 pub mod hysteresis;
 pub mod mmpp;
 pub mod notifications;
