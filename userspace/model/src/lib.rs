@@ -12,6 +12,7 @@ pub mod hysteresis;
 pub mod mmpp;
 pub mod notifications;
 pub mod parameter;
+pub mod plan;
 pub mod polling;
 pub mod random;
 pub mod service;
