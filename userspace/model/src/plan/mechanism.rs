@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use overload::{Discipline, GateConfig, HystereticConfig, QueueCapacity, Threshold};
+use overload::{Discipline, GateConfig, HystereticConfig, QueueCapacity, RandomConfig, Threshold};
 use serde::Deserialize;
 
 use super::PlanError;
@@ -47,19 +47,24 @@ impl MechanismTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct GateTable {
     kind: GateName,
-    /// L, H.
+    /// L, H; Tmin, Tmax.
     low: Option<ThresholdValue>,
     high: Option<ThresholdValue>,
     /// B.
     buffer: ThresholdValue,
     /// q.
     admit: Option<f64>,
+    /// w.
+    weight: Option<f64>,
+    /// P0.
+    initial_probability: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum GateName {
     Hysteretic,
+    Random,
     TailDrop,
     Fifo,
 }
@@ -67,27 +72,48 @@ enum GateName {
 impl GateTable {
     pub(super) fn config(&self, key: &str) -> Result<GateConfig, PlanError> {
         let buffer = self.buffer.0;
-        let idle =
-            [("low", self.low.is_some()), ("high", self.high.is_some()), ("admit", self.admit.is_some())];
-        let needed =
-            |name: &str| PlanError(format!("{key}.gate.{name}: missing; the hysteretic gate needs it"));
-        match self.kind {
-            GateName::Hysteretic => Ok(GateConfig::Hysteretic(HystereticConfig {
-                admit_below: self.low.ok_or_else(|| needed("low"))?.0,
-                shed_at: self.high.ok_or_else(|| needed("high"))?.0,
+        let kind = match self.kind {
+            GateName::Hysteretic => "hysteretic",
+            GateName::Random => "random",
+            GateName::TailDrop => "tail_drop",
+            GateName::Fifo => "fifo",
+        };
+        let needed = |name: &str| PlanError(format!("{key}.gate.{name}: missing; the gate {kind} needs it"));
+        let threshold = |name: &str, value: Option<ThresholdValue>| {
+            value.map(|value| value.0).ok_or_else(|| needed(name))
+        };
+        let keys = [
+            ("low", self.low.is_some()),
+            ("high", self.high.is_some()),
+            ("admit", self.admit.is_some()),
+            ("weight", self.weight.is_some()),
+            ("initial_probability", self.initial_probability.is_some()),
+        ];
+        let known: &[&str] = match self.kind {
+            GateName::Hysteretic => &["low", "high", "admit"],
+            GateName::Random => &["low", "high", "weight", "initial_probability"],
+            GateName::TailDrop | GateName::Fifo => &[],
+        };
+        if let Some((name, _)) = keys.into_iter().find(|(name, given)| *given && !known.contains(name)) {
+            return Err(PlanError(format!("{key}.gate.{name}: the gate {kind} does not have it; remove it")));
+        }
+        Ok(match self.kind {
+            GateName::Hysteretic => GateConfig::Hysteretic(HystereticConfig {
+                admit_below: threshold("low", self.low)?,
+                shed_at: threshold("high", self.high)?,
                 discard_at: buffer,
                 share: self.admit.ok_or_else(|| needed("admit"))?,
-            })),
-            GateName::TailDrop | GateName::Fifo => {
-                if let Some((name, _)) = idle.into_iter().find(|(_, given)| *given) {
-                    return Err(PlanError(format!(
-                        "{key}.gate.{name}: only the hysteretic gate has it; remove it"
-                    )));
-                }
-                let fifo = matches!(self.kind, GateName::Fifo);
-                Ok(if fifo { GateConfig::Fifo { buffer } } else { GateConfig::TailDrop { buffer } })
-            }
-        }
+            }),
+            GateName::Random => GateConfig::Random(RandomConfig {
+                low: threshold("low", self.low)?,
+                high: threshold("high", self.high)?,
+                buffer,
+                weight: self.weight.ok_or_else(|| needed("weight"))?,
+                initial_probability: self.initial_probability.ok_or_else(|| needed("initial_probability"))?,
+            }),
+            GateName::TailDrop => GateConfig::TailDrop { buffer },
+            GateName::Fifo => GateConfig::Fifo { buffer },
+        })
     }
 }
 

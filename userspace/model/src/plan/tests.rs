@@ -112,13 +112,19 @@ fn a_wrong_plan_gets_one_message_with_key_and_range() {
         ("\"100..1000 times 10\"", "0", "buffer is 0; it must be above 0"),
         ("\"100..1000 times 10\"", "\"350ms\"", "mechanism.fifo.room: missing; with a buffer in time"),
         ("\"100..1000 times 10\"", "-1", "mechanism.fifo.gate.buffer: invalid value"),
-        ("low = 10\n", "", "mechanism.shed.gate.low: missing; the hysteretic gate needs it"),
+        ("low = 10\n", "", "mechanism.shed.gate.low: missing; the gate hysteretic needs it"),
         ("low = 10", "low = 25", "low = 25 must be at most high = 20"),
         ("admit = 0.5", "admit = 1.6", "admit = 1.6 is no share; it must be between 0 and 1"),
         (
             "kind = \"hysteretic\"",
             "kind = \"tail_drop\"",
-            "mechanism.shed.gate.low: only the hysteretic gate has it",
+            "mechanism.shed.gate.low: the gate tail_drop does not have it; remove it",
+        ),
+        ("admit = 0.5", "weight = 0.5", "mechanism.shed.gate.weight: the gate hysteretic does not have it"),
+        (
+            "kind = \"hysteretic\"\nlow = 10\nhigh = 20\nbuffer = 30\nadmit = 0.5",
+            "kind = \"random\"\nlow = 10\nhigh = 20\nbuffer = 30\nweight = 0.5\ninitial_probability = 1.6",
+            "initial_probability = 1.6 is no probability",
         ),
         ("[node.server]", "[nodes.server]", "nodes: unknown field `nodes`"),
         (
@@ -155,7 +161,7 @@ fn plans() -> Vec<(String, Plan)> {
 fn every_plan_of_the_repository_is_read_and_runs() {
     let plans = plans();
     let names: Vec<&str> = plans.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["hysteresis", "network", "s1", "s2", "steady", "tandem", "y1"]);
+    assert_eq!(names, ["hysteresis", "network", "random", "s1", "s2", "steady", "tandem", "y1"]);
     for (name, mut plan) in plans {
         plan.seeds = 1;
         for run in &mut plan.runs {

@@ -74,6 +74,27 @@ fn modulated_arrivals_have_the_reference_values_of_the_modulated_chain() {
 }
 
 #[test]
+fn random_control_without_memory_has_the_reference_values_of_its_chain() {
+    use overload::{GateConfig, RandomConfig, Threshold};
+    for (low, high, rejected, mean) in [(25, 80, 0.096_191, 21.9753), (15, 100, 0.105_160, 14.3875)] {
+        let gate = GateConfig::Random(RandomConfig {
+            low: Threshold::Messages(low),
+            high: Threshold::Messages(high),
+            buffer: Threshold::Messages(100),
+            weight: 1.0,
+            initial_probability: 0.16,
+        });
+        let runs = outcomes(&once("1100", server("1000", gate, 100), 220), 8);
+        assert_near(
+            "rejected",
+            of_calls(&runs, |c| (c.offered - c.answered) as f64 / c.offered as f64),
+            rejected,
+        );
+        assert_near("E[N]", estimate(&runs, |o| o.nodes[0].mean_in_system()), mean);
+    }
+}
+
+#[test]
 fn an_ordinary_queue_obeys_pollaczek_and_khinchine() {
     // M|G|1 without control: E[N] = ρ + ρ²(1 + c²) / (2(1 − ρ)).
     let rho: f64 = 0.7;
