@@ -13,20 +13,18 @@
 //! every way out; what a killed demo left is removed by the next one.
 //!
 //! In the order in which a reader meets them: `plan` what is run, `stage` the two namespaces, `instance` the
-//! child, `take` one run, `row` what is counted, `report` table and JSON, `html` and `svg` the page.
+//! child, `take` one run, `row` what is counted, `report` table and JSON, `html` the page.
 //!
 //! Deliberately absent: judgement by exit status. The demo shows numbers; tests judge them.
 
 mod environment;
 mod html;
 mod instance;
-mod output;
 mod plan;
 mod progress;
 mod report;
 mod row;
 mod stage;
-mod svg;
 mod take;
 
 use std::path::PathBuf;
@@ -36,11 +34,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 
 use self::environment::Environment;
-use self::output::Output;
 use self::plan::{Marker, Plan, ServiceTime};
 use self::progress::Display;
 use self::report::Report;
 use self::stage::Stage;
+use crate::page::Output;
 
 /// What the demo is called with.
 #[derive(Debug, Clone, clap::Args)]

@@ -33,3 +33,5 @@ pub mod classify;
 pub mod cli;
 pub mod demo;
 pub mod model;
+
+mod page;

@@ -1,15 +1,10 @@
 //! The report as one HTML page that needs nothing else: no scripts, no fonts, no network.
 
-use std::fmt::Write as _;
-
 use super::plan::{Policy, T1_MS};
 use super::report::{Report, percent};
 use super::row::Row;
-use super::svg::{Axis, Plot, Shape, escape, number};
 use super::take::GateSeries;
-
-/// Both kinds of ground, by the reader's setting; colours that the colour-blind can tell apart, and shapes besides.
-const STYLE: &str = include_str!("style.css");
+use crate::page::{self, Axis, Plot, Shape, escape, number};
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -17,18 +12,12 @@ pub(super) fn page(report: &Report) -> String {
     let loads = report.loads();
     let highest = loads.iter().copied().fold(0.0, f64::max);
     let shown = shown_load(&loads);
-    let mut page = String::new();
-    // Writing to a String cannot fail.
-    let _ok = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>sipweir demo: {capacity} requests/s</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header><h1>A SIP server under up to {highest} times its load</h1>\n\
+    let body = format!(
+        "<header><h1>A SIP server under up to {highest} times its load</h1>\n\
          <p class=\"lead\">One server that can serve <b>{capacity} requests per second</b>, callers that repeat what is not \
          answered as RFC 3261 tells them to, and three ways to queue. A call that is answered within T1 = 500 ms is a good \
          one: later, the caller has already sent a copy.</p></header>\n\
-         {cards}\n{goodput}\n{delays}\n{gates}\n{table}\n{notes}\n</main>\n</body>\n</html>\n",
+         {cards}\n{goodput}\n{delays}\n{gates}\n{table}\n{notes}\n",
         cards = cards(report, shown),
         goodput = goodput_section(report),
         delays = delay_section(report, &figure_loads(shown, highest)),
@@ -36,7 +25,7 @@ pub(super) fn page(report: &Report) -> String {
         table = table(report),
         notes = notes(report),
     );
-    page
+    page::document(&format!("sipweir demo: {capacity} requests/s"), &body)
 }
 
 /// The load that is looked at first: twice the capacity, where the policies differ most clearly.

@@ -11,7 +11,7 @@ const BOTTOM: f64 = 44.0;
 
 /// One axis.
 #[derive(Debug, Clone)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     from: f64,
     to: f64,
     logarithmic: bool,
@@ -21,7 +21,7 @@ pub(super) struct Axis {
 
 impl Axis {
     /// From 0 to at least `to`, with about `ticks` round ticks.
-    pub(super) fn linear(to: f64, ticks: u32, title: &str) -> Self {
+    pub(crate) fn linear(to: f64, ticks: u32, title: &str) -> Self {
         let to = to.max(1e-9);
         let rough = to / f64::from(ticks);
         let power = 10_f64.powf(rough.log10().floor());
@@ -35,7 +35,7 @@ impl Axis {
     }
 
     /// From 0 to exactly `to`.
-    pub(super) fn linear_exact(to: f64, ticks: u32, title: &str) -> Self {
+    pub(crate) fn linear_exact(to: f64, ticks: u32, title: &str) -> Self {
         let mut axis = Self::linear(to, ticks, title);
         axis.to = to;
         axis.ticks.retain(|(value, _)| *value <= to * (1.0 + 1e-9));
@@ -43,7 +43,7 @@ impl Axis {
     }
 
     /// Logarithmic, with ticks at the given values.
-    pub(super) fn logarithmic(from: f64, to: f64, ticks: &[(f64, &str)], title: &str) -> Self {
+    pub(crate) fn logarithmic(from: f64, to: f64, ticks: &[(f64, &str)], title: &str) -> Self {
         let ticks = ticks.iter().filter(|(value, _)| (from..=to).contains(value));
         let ticks = ticks.map(|(value, label)| (*value, (*label).to_owned())).collect();
         Self { from, to, logarithmic: true, ticks, title: title.into() }
@@ -62,7 +62,7 @@ impl Axis {
 
 /// A plot that is being drawn, back to front.
 #[derive(Debug)]
-pub(super) struct Plot {
+pub(crate) struct Plot {
     width: f64,
     height: f64,
     x: Axis,
@@ -72,7 +72,7 @@ pub(super) struct Plot {
 
 impl Plot {
     /// An empty plot with grid and axes.
-    pub(super) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {
+    pub(crate) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {
         let mut plot = Self { width, height, x, y, body: String::new() };
         plot.draw_axes();
         plot
@@ -104,7 +104,7 @@ impl Plot {
     }
 
     /// A line through points.
-    pub(super) fn line(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+    pub(crate) fn line(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let path = self.path(points);
         if !path.is_empty() {
             self.add(&format!("<path class=\"line {class}\" d=\"M{path}\"/>"));
@@ -112,7 +112,7 @@ impl Plot {
     }
 
     /// A marker at each point; the shape tells series apart without colour.
-    pub(super) fn markers(
+    pub(crate) fn markers(
         &mut self,
         class: &str,
         shape: Shape,
@@ -125,7 +125,7 @@ impl Plot {
     }
 
     /// A strip over the whole height.
-    pub(super) fn band(&mut self, class: &str, from: f64, to: f64) {
+    pub(crate) fn band(&mut self, class: &str, from: f64, to: f64) {
         let (x, end) = (self.x_at(from), self.x_at(to));
         let (width, height) = (end - x, self.height - BOTTOM - TOP);
         self.add(&format!(
@@ -134,7 +134,7 @@ impl Plot {
     }
 
     /// A horizontal rule with a label above its left or right end.
-    pub(super) fn rule_y(&mut self, class: &str, value: f64, label: &str) {
+    pub(crate) fn rule_y(&mut self, class: &str, value: f64, label: &str) {
         let (y, right) = (self.y_at(value), self.width - RIGHT);
         self.add(&format!(
             "<line class=\"rule {class}\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
@@ -143,7 +143,7 @@ impl Plot {
     }
 
     /// A vertical rule with a label at its top.
-    pub(super) fn rule_x(&mut self, class: &str, value: f64, label: &str) {
+    pub(crate) fn rule_x(&mut self, class: &str, value: f64, label: &str) {
         let (x, bottom) = (self.x_at(value), self.height - BOTTOM);
         self.add(&format!(
             "<line class=\"rule {class}\" y1=\"{TOP}\" y2=\"{bottom}\" x1=\"{x:.1}\" x2=\"{x:.1}\"/>"
@@ -152,7 +152,7 @@ impl Plot {
     }
 
     /// The finished plot; `description` is what a screen reader says.
-    pub(super) fn finish(self, description: &str) -> String {
+    pub(crate) fn finish(self, description: &str) -> String {
         let (width, height) = (self.width, self.height);
         format!(
             "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
@@ -186,7 +186,7 @@ impl Plot {
 
 /// Shapes of markers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Circle,
     Square,
     Diamond,
@@ -210,7 +210,7 @@ impl Shape {
     }
 
     /// A small picture of line and marker for a legend.
-    pub(super) fn sample(self, class: &str) -> String {
+    pub(crate) fn sample(self, class: &str) -> String {
         format!(
             "<svg class=\"sample\" viewBox=\"0 0 28 14\" aria-hidden=\"true\"><path class=\"line {class}\" d=\"M0 7L28 7\"/>{}</svg>",
             self.drawn(class, 14.0, 7.0)
@@ -219,7 +219,7 @@ impl Shape {
 }
 
 /// A number for people: thousands apart, no needless decimals.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let whole = value.abs() >= 100.0 || (value - value.round()).abs() < 1e-9;
     let text = if whole { format!("{value:.0}") } else { format!("{}", (value * 100.0).round() / 100.0) };
     let (sign, rest) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
@@ -235,7 +235,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// Text as HTML or XML content and attribute value.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

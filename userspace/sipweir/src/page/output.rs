@@ -1,7 +1,7 @@
 //! A file that is promised before the work and written after it.
 //!
 //! That it can be written is found out at once, not after minutes. What is there stays untouched until the new
-//! content is complete; a demo that ends early leaves no file.
+//! content is complete; a command that ends early leaves no file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::Context;
 
 /// A place for a file, known to be writable.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     path: PathBuf,
     /// Renamed onto `path` at the end; `None` for what is no regular file (a terminal, a pipe).
     draft: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Makes sure that `path` can be written.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let special = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let draft = if special {
             None
@@ -29,7 +29,7 @@ impl Output {
             let mut draft_name = name.to_os_string();
             draft_name.push(format!(".{}.part", std::process::id()));
             let draft = path.with_file_name(draft_name);
-            // Tried and taken back, so that not even a killed demo leaves it.
+            // Tried and taken back, so that not even a killed command leaves it.
             let tried = File::create(&draft).and_then(|_| fs::remove_file(&draft));
             tried.with_context(|| format!("cannot write {}", path.display()))?;
             Some(draft)
@@ -38,7 +38,7 @@ impl Output {
     }
 
     /// Writes all of it; returns the path for a message.
-    pub(super) fn write(self, content: &str) -> anyhow::Result<String> {
+    pub(crate) fn write(self, content: &str) -> anyhow::Result<String> {
         let shown = self.path.display().to_string();
         let failed = || format!("cannot write {shown}");
         match self.draft {
