@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
-use crate::{classify, control, demo, model, run};
+use crate::{classify, control, demo, model, run, simulate};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -48,10 +48,12 @@ enum Command {
     Demo(demo::Args),
     /// Say what queueing theory expects of thresholds, shares and disciplines.
     Model(model::Args),
+    /// Simulate a plan: mechanisms compared over the gates and the waiting line that run live.
+    Simulate(simulate::Args),
 }
 
 /// Error of the call or the configuration.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// Error of the environment.
 const ENVIRONMENT: u8 = 1;
 
@@ -87,6 +89,7 @@ pub fn main() -> ExitCode {
             Ok(text) => environment(print_text(&text)),
             Err(error) => fail(USAGE, &error),
         },
+        Command::Simulate(args) => simulate::main(&args),
     }
 }
 
@@ -104,14 +107,14 @@ fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// Prints, and takes a reader that has seen enough (`| head`) for no error.
-fn print_text(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-fn environment(result: anyhow::Result<()>) -> ExitCode {
+pub(crate) fn environment(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -137,7 +140,7 @@ fn in_full(error: &anyhow::Error) -> String {
     text
 }
 
-fn fail(status: u8, error: &dyn std::error::Error) -> ExitCode {
+pub(crate) fn fail(status: u8, error: &dyn std::error::Error) -> ExitCode {
     eprintln!("sipweir: {error}");
     ExitCode::from(status)
 }

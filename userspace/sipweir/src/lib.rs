@@ -33,5 +33,6 @@ pub mod classify;
 pub mod cli;
 pub mod demo;
 pub mod model;
+pub mod simulate;
 
 mod page;

@@ -49,6 +49,23 @@ impl Axis {
         Self { from, to, logarithmic: true, ticks, title: title.into() }
     }
 
+    /// An axis that shows all of these values: with a tick at each of them if they are few, logarithmic if they are far apart.
+    pub(crate) fn through(values: &[f64], title: &str) -> Self {
+        const FAR_APART: f64 = 20.0;
+        const FEW: usize = 12;
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut axis = if low > 0.0 && high / low >= FAR_APART {
+            Self::logarithmic(low / 1.2, high * 1.2, &[], title)
+        } else {
+            Self::linear_exact(high.max(1e-9) * 1.05, 6, title)
+        };
+        if values.len() <= FEW {
+            axis.ticks = values.iter().map(|value| (*value, number(*value))).collect();
+        }
+        axis
+    }
+
     /// Where a value lies, 0 to 1; what is outside lies on the edge.
     fn share(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
@@ -122,6 +139,22 @@ impl Plot {
             let (x, y) = (self.x_at(x), self.y_at(y));
             self.add(&shape.drawn(class, x, y));
         }
+    }
+
+    /// A vertical stroke at each point, from low to high: how sure a value is.
+    pub(crate) fn spreads(&mut self, class: &str, spreads: impl IntoIterator<Item = (f64, f64, f64)>) {
+        for (x, low, high) in spreads {
+            let (x, low, high) = (self.x_at(x), self.y_at(low), self.y_at(high));
+            self.add(&format!(
+                "<line class=\"spread {class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>"
+            ));
+        }
+    }
+
+    /// A label that ends at a point.
+    pub(crate) fn note(&mut self, class: &str, (x, y): (f64, f64), label: &str) {
+        let (x, y) = (self.x_at(x), self.y_at(y));
+        self.text_at(x - 4.0, y - 5.0, &format!("note end {class}"), label);
     }
 
     /// A strip over the whole height.
@@ -259,6 +292,14 @@ mod tests {
     }
 
     #[test]
+    fn an_axis_through_values_is_logarithmic_when_they_are_far_apart() {
+        let far = Axis::through(&[1000.0, 5000.0, 200_000.0], "");
+        assert!(far.logarithmic && far.ticks.len() == 3);
+        let near = Axis::through(&[0.0, 100.0, 200.0], "");
+        assert!(!near.logarithmic && near.to > 200.0);
+    }
+
+    #[test]
     fn values_lie_where_they_should_and_never_outside() {
         let axis = Axis::logarithmic(1.0, 1000.0, &[(1.0, "1"), (5000.0, "5000")], "");
         assert_eq!(axis.ticks.len(), 1);
@@ -285,6 +326,15 @@ mod tests {
         assert!(
             svg.contains("y &amp; z") && svg.contains("a &quot;plot&quot;") && !svg.contains("line none")
         );
+    }
+
+    #[test]
+    fn a_spread_reaches_from_low_to_high() {
+        let mut plot = Plot::new(300.0, 200.0, Axis::linear(10.0, 5, "x"), Axis::linear(1.0, 5, "y"));
+        plot.spreads("a", [(10.0, 0.0, 1.0)]);
+        let (right, bottom) = (300.0 - RIGHT, 200.0 - BOTTOM);
+        let stroke = format!("x1=\"{right:.1}\" x2=\"{right:.1}\" y1=\"{bottom:.1}\" y2=\"{TOP:.1}\"");
+        assert!(plot.finish("").contains(&stroke), "{stroke}");
     }
 
     #[test]

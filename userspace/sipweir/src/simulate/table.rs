@@ -1,0 +1,216 @@
+//! Results as rows and columns, for standard output and for the page.
+
+use std::collections::BTreeSet;
+
+use model::plan::{Estimates, RunResult};
+use model::simulate::Estimate;
+
+use super::Report;
+
+/// What the table of calls shows, with a head for people.
+const CALLS: [(&str, &str); 8] = [
+    ("offered_per_s", "offered /s"),
+    ("goodput_per_s", "answered /s"),
+    ("goodput_within_t1_per_s", "within T1 /s"),
+    ("rejected_share", "rejected"),
+    ("failed_share", "failed"),
+    ("copies_per_call", "copies per call"),
+    ("mean_delay_s", "delay s"),
+    ("mean_delay_with_late_s", "with late s"),
+];
+
+/// What the table of nodes shows.
+const NODES: [(&str, &str); 9] = [
+    ("utilisation", "busy"),
+    ("useless_share", "useless"),
+    ("p_overload", "P1"),
+    ("p_discard", "P2"),
+    ("return_time_s", "E[R] s"),
+    ("cycle_time_s", "cycle s"),
+    ("mean_in_system", "E[N]"),
+    ("longest_line", "longest line"),
+    ("final_line", "final line"),
+];
+
+/// Rows of equal length under a head. The first columns are names, the others numbers.
+#[derive(Debug)]
+pub(super) struct Grid {
+    pub(super) title: &'static str,
+    pub(super) head: Vec<String>,
+    pub(super) names: usize,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// Keys of parameters that any run has, in their order.
+pub(super) fn parameter_keys(results: &[RunResult]) -> Vec<String> {
+    let keys = results.iter().flat_map(|result| result.parameters.iter().map(|(key, _)| key.clone()));
+    keys.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The value of a parameter in a run; empty where it has none.
+pub(super) fn parameter<'a>(result: &'a RunResult, key: &str) -> &'a str {
+    result.parameters.iter().find(|(found, _)| found == key).map_or("", |(_, value)| value)
+}
+
+/// The estimate of a measure.
+pub(super) fn estimate(measures: &Estimates, name: &str) -> Option<Estimate> {
+    measures.iter().find(|(found, _)| *found == name).map(|(_, estimate)| *estimate)
+}
+
+/// All tables.
+pub(super) fn grids(report: &Report) -> Vec<Grid> {
+    let keys = parameter_keys(&report.results);
+    let several_nodes = report.results.iter().any(|result| result.nodes.len() > 1);
+    let mut grids = vec![
+        Grid::new("Calls", &keys, None, &CALLS),
+        Grid::new("Nodes", &keys, several_nodes.then_some("node"), &NODES),
+    ];
+    if report.results.iter().any(|result| !result.sources.is_empty()) {
+        grids.push(Grid::new("Sources", &keys, Some("source"), &CALLS));
+    }
+    if report.results.iter().any(|result| result.fluid.is_some()) {
+        grids.push(Grid::new("Fluid model", &keys, None, &[]));
+    }
+    for result in &report.results {
+        let names = std::iter::once(result.mechanism.clone())
+            .chain(keys.iter().map(|key| parameter(result, key).to_owned()));
+        let names: Vec<String> = names.collect();
+        for grid in &mut grids {
+            grid.add(&names, result, several_nodes);
+        }
+    }
+    grids
+}
+
+impl Grid {
+    fn new(title: &'static str, keys: &[String], part: Option<&str>, columns: &[(&str, &str)]) -> Self {
+        let names = std::iter::once("mechanism".to_owned())
+            .chain(keys.iter().map(|key| short(key).to_owned()))
+            .chain(part.map(str::to_owned));
+        let mut head: Vec<String> = names.collect();
+        let names = head.len();
+        head.extend(columns.iter().map(|(_, head)| (*head).to_owned()));
+        Self { title, head, names, rows: Vec::new() }
+    }
+
+    fn add(&mut self, names: &[String], result: &RunResult, several_nodes: bool) {
+        let row = |part: Option<&str>, measures: &Estimates, columns: &[(&str, &str)]| {
+            let cells = columns.iter().map(|(name, _)| cell(estimate(measures, name)));
+            names.iter().cloned().chain(part.map(str::to_owned)).chain(cells).collect::<Vec<_>>()
+        };
+        match self.title {
+            "Calls" => self.rows.push(row(None, &result.measures, &CALLS)),
+            "Nodes" => {
+                let rows = result.nodes.iter();
+                self.rows.extend(
+                    rows.map(|node| row(several_nodes.then_some(&*node.name), &node.measures, &NODES)),
+                );
+            }
+            "Sources" => {
+                let rows = result.sources.iter();
+                self.rows.extend(rows.map(|source| row(Some(&source.name), &source.measures, &CALLS)));
+            }
+            _ => {
+                let Some(fluid) = &result.fluid else { return };
+                if self.rows.is_empty() {
+                    self.head.extend(fluid.measures.iter().map(|(name, _)| (*name).to_owned()));
+                }
+                let cells = fluid.measures.iter().map(|(_, value)| figure(*value));
+                self.rows.push(names.iter().cloned().chain(cells).collect());
+            }
+        }
+    }
+}
+
+/// A key without the words that every plan has.
+fn short(key: &str) -> &str {
+    key.strip_prefix("gate.").unwrap_or(key)
+}
+
+/// All tables as text.
+pub(super) fn text(report: &Report) -> String {
+    let replications = report.plan.seeds;
+    let mut text = format!(
+        "{}\n{replications} replications; mean ± half the width of its 95 % confidence interval\n",
+        report.plan.title
+    );
+    for grid in grids(report) {
+        text.push_str(&format!("\n{}\n", grid.title));
+        let lines: Vec<&Vec<String>> = std::iter::once(&grid.head).chain(&grid.rows).collect();
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..grid.head.len()).map(width).collect();
+        for line in lines {
+            let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+                if column < grid.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
+            text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A mean with its uncertainty; a dash where nothing was measured.
+pub(super) fn cell(estimate: Option<Estimate>) -> String {
+    match estimate {
+        None => "–".to_owned(),
+        Some(Estimate { mean, half_width, .. }) if half_width == 0.0 || half_width.is_infinite() => {
+            figure(mean)
+        }
+        Some(Estimate { mean, half_width, .. }) => format!("{} ± {}", figure(mean), rough(half_width)),
+    }
+}
+
+/// Five digits that count, without needless zeros.
+fn figure(value: f64) -> String {
+    rounded(value, 5)
+}
+
+/// Two digits that count.
+fn rough(value: f64) -> String {
+    rounded(value, 2)
+}
+
+fn rounded(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let before_point = value.abs().log10().floor() as i32 + 1;
+    let decimals = digits - before_point;
+    if before_point < -3 {
+        return format!("{value:.*e}", digits as usize - 1);
+    }
+    let text = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cell, figure, grids, text};
+    use crate::simulate::html::tests::sample;
+    use model::simulate::Estimate;
+
+    #[test]
+    fn figures_have_the_digits_that_count() {
+        let shown = [0.0, 1234.567, 0.012_345_67, 2.5, 1e-6, 120_401.4, -3.0].map(figure);
+        assert_eq!(shown, ["0", "1234.6", "0.012346", "2.5", "1.0000e-6", "120401", "-3"]);
+        assert_eq!(cell(None), "–");
+        let one = Estimate { count: 1, mean: 5.0, standard_error: f64::INFINITY, half_width: f64::INFINITY };
+        assert_eq!(cell(Some(one)), "5");
+        let some = Estimate { count: 9, mean: 5.0, standard_error: 0.01, half_width: 0.0231 };
+        assert_eq!(cell(Some(some)), "5 ± 0.023");
+    }
+
+    #[test]
+    fn every_run_has_its_rows_and_every_row_its_columns() {
+        let report = sample();
+        for grid in grids(&report) {
+            assert!(!grid.rows.is_empty(), "{}", grid.title);
+            assert!(grid.rows.iter().all(|row| row.len() == grid.head.len()), "{grid:?}");
+        }
+        let text = text(&report);
+        for part in ["small", "mechanism", "buffer", "fifo", "shed", "within T1", "E[R]", "Fluid model"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}
