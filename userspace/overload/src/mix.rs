@@ -4,15 +4,22 @@
 //! a server next to nothing beside an INVITE. Thresholds in time therefore rest on the rate of originals: the
 //! measured rate of all messages, times their share.
 
+use crate::{NANOS_PER_S, Nanos};
+
 /// Messages after which the older half of the memory is forgotten: at 1,000 messages per second a change of the
 /// mix shows within seconds. Smaller: single bursts show; larger: a changed mix takes longer to be believed.
 const MEMORY_MESSAGES: u32 = 4096;
+
+/// Time without a message after which nothing is remembered. A flood of control messages must not make the thresholds of the
+/// quiet time after it so small that originals are refused.
+const MEMORY_NS: Nanos = 5 * NANOS_PER_S;
 
 /// The share of originals among the messages handed over lately.
 #[derive(Debug, Clone, Copy)]
 pub struct Mix {
     originals: u32,
     all: u32,
+    noted: Nanos,
 }
 
 /// Originals that are taken to have been handed over before the first message was. Smaller: a few control messages at the
@@ -21,18 +28,26 @@ const PRIOR: u32 = 64;
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { originals: PRIOR, all: PRIOR }
+        Self { originals: PRIOR, all: PRIOR, noted: 0 }
     }
 }
 
 impl Mix {
     /// Notes one message that was handed over.
-    pub const fn handed(&mut self, original: bool) {
+    pub const fn handed(&mut self, original: bool, now: Nanos) {
+        self.noted = now;
         self.originals += original as u32;
         self.all += 1;
         if self.all >= MEMORY_MESSAGES {
             self.originals /= 2;
             self.all /= 2;
+        }
+    }
+
+    /// Forgets what was noted if that is long ago.
+    pub fn forget_if_old(&mut self, now: Nanos) {
+        if now.saturating_sub(self.noted) > MEMORY_NS {
+            *self = Self { noted: now, ..Self::default() };
         }
     }
 
@@ -54,18 +69,28 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_is_forgotten_after_five_seconds_of_silence() {
+        let mut mix = Mix::default();
+        (0..10_000).for_each(|n| mix.handed(false, n));
+        mix.forget_if_old(5_000_009_999);
+        assert!(mix.share() < 0.01);
+        mix.forget_if_old(5_000_010_000);
+        assert_eq!(mix.share(), 1.0);
+    }
+
+    #[test]
     fn the_share_follows_a_changed_mix_and_never_reaches_zero() {
         let mut mix = Mix::default();
         for n in 0..30_000 {
-            mix.handed(n % 3 == 0);
+            mix.handed(n % 3 == 0, 0);
         }
         assert!((mix.share() - 1.0 / 3.0).abs() < 0.01, "{}", mix.share());
         for _ in 0..30_000 {
-            mix.handed(true);
+            mix.handed(true, 0);
         }
         assert!(mix.share() > 0.98, "{}", mix.share());
         for _ in 0..100_000 {
-            mix.handed(false);
+            mix.handed(false, 0);
         }
         assert!(mix.share() > 0.0 && mix.share() < 0.01, "{}", mix.share());
     }

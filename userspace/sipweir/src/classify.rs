@@ -9,6 +9,7 @@ mod memory;
 mod reply;
 mod source;
 
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -265,7 +266,7 @@ fn load(
 fn print_row(json: bool, row: &Row<'_>) {
     if json {
         match serde_json::to_string(row) {
-            Ok(line) => println!("{line}"),
+            Ok(line) => say(&line),
             Err(error) => eprintln!("sipweir: {error}"),
         }
         return;
@@ -274,16 +275,25 @@ fn print_row(json: bool, row: &Row<'_>) {
     let marker =
         row.marker.map_or(String::new(), |marker| format!("  rtx={} ({})", marker.copy, marker.form));
     let copy = row.copy_of.map_or(String::new(), |original| format!("  copy of packet {original}"));
-    println!(
+    say(&format!(
         "{}#{}  {}  kernel {}  user {}{marker}{copy}",
         row.source,
         row.index,
         row.method.unwrap_or("-"),
         row.kernel.map_or("-".into(), answer),
         answer(row.user),
-    );
+    ));
     if let Some(answer) = &row.reply {
         reply::print(answer);
+    }
+}
+
+/// Prints a line; a reader that has seen enough (`| head`) ends the command, and well.
+pub(super) fn say(line: &str) {
+    if writeln!(std::io::stdout(), "{line}")
+        .is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    {
+        std::process::exit(0);
     }
 }
 

@@ -105,6 +105,7 @@ impl Lane {
             return;
         }
         self.looked_ns = now_ns;
+        self.mix.forget_if_old(now_ns);
         let look = self.handoff.look(&mut self.credit, in_flight, now_ns);
         self.counters.server_drops.add(look.dropped);
         if look.departed > 0 {
@@ -156,12 +157,12 @@ impl Lane {
     }
 
     /// Notes a message that was handed over.
-    pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64) {
+    pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64, now_ns: u64) {
         // No packet is longer than a datagram of UDP and its headers.
         self.credit.handed(packet_len as u32);
         // The mix is what the server gets while originals wait: an idle night of keep-alives says nothing about it.
         if self.queue.len_of(Queue::New) > 0 {
-            self.mix.handed(class == Class::Original);
+            self.mix.handed(class == Class::Original, now_ns);
         }
         self.counters.outcome(class, Outcome::HandedOver);
         self.counters.wait_ns_max.set(self.counters.wait_ns_max.get().max(waited_ns));

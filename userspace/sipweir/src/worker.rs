@@ -276,7 +276,7 @@ impl Worker {
                         match egress.send(port, message.body, range) {
                             Ok(large) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                                lane.handed_over(message.class, len, waited_ns);
+                                lane.handed_over(message.class, len, waited_ns, now_ns);
                                 lane.earn(begins_call, call_key, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
                             }
@@ -294,7 +294,7 @@ impl Worker {
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                        lane.handed_over(message.class, packet.len(), waited_ns);
+                        lane.handed_over(message.class, packet.len(), waited_ns, now_ns);
                         lane.earn(begins_call, call_key, now_ns);
                         return self.parts.give_back(Some(message.body));
                     }

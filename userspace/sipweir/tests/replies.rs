@@ -6,7 +6,7 @@ use overload::{GateConfig, HystereticConfig, Threshold};
 use sip::{Class, Method};
 use sipweir::config::{Peer, Reply};
 use sipweir::counters::Outcome;
-use support::{Bench, MS, REJECT, Setup, request};
+use support::{Bench, MS, REJECT, Setup, packet, request};
 
 const URI: &str = "sip:b@example.com";
 
@@ -221,4 +221,20 @@ fn replies_without_room_for_overload_control_are_counted_and_sent() {
     shed(&mut bench, &offering("INVITE", "c1"));
     shed(&mut bench, &request("INVITE", URI, "c1"));
     assert_eq!(bench.lane.control_left_out.get(), 1);
+}
+
+#[test]
+fn a_damaged_datagram_is_not_answered_and_nothing_is_remembered_of_it() {
+    let mut bench = Bench::new(&Setup::default());
+    let message = request("INVITE", "sip:b@example.com", "c1");
+    let mut damaged = packet(message.as_bytes());
+    *damaged.last_mut().expect("a byte") ^= 1;
+    let meta = support::meta(bench.now_ns, message.as_bytes(), Class::Original, Method::Invite, None);
+    bench.wire.deliver(support::REJECT, &damaged, &meta).expect("delivered");
+    bench.turn_after(MS);
+    assert!(bench.replies().is_empty());
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::ChecksumWrong), 1);
+    bench.deliver(&message).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 1);
 }

@@ -3,6 +3,7 @@
 //! The same policy and the same writer as in the worker; only budgets and caps are left out, which depend on what came
 //! before. The gate is taken to be at the beginning of overload with the share of its configuration, and `oc-seq` counts the replies.
 
+use super::say;
 use std::net::IpAddr;
 
 use overload::{GateState, GateWord};
@@ -111,12 +112,12 @@ impl Replies {
 /// The reply for people, indented below the packet's row.
 pub(super) fn print(answer: &ReplyAnswer) {
     match answer {
-        ReplyAnswer::None { none } => println!("    no reply: {none}"),
+        ReplyAnswer::None { none } => say(&format!("    no reply: {none}")),
         ReplyAnswer::Sent { to, text, left_out } => {
             let left_out = left_out.map_or(String::new(), |what| format!(", no room for {what}"));
-            println!("    reply to {to}{left_out}");
+            say(&format!("    reply to {to}{left_out}"));
             for line in text.trim_end().lines() {
-                println!("      {}", line.escape_debug());
+                say(&format!("      {}", line.escape_debug()));
             }
         }
     }

@@ -296,6 +296,9 @@ admit = 0.25
             assert_eq!(opened, page.matches(&format!("</{element}>")).count(), "{element}");
             assert!(opened > 0, "{element}");
         }
-        assert!(!page.contains("NaN") && !page.contains("inf"));
+        for part in ["NaN", "inf"] {
+            let around = page.find(part).map(|at| &page[at.saturating_sub(60)..page.len().min(at + 60)]);
+            assert_eq!(around, None, "{part} is no number for a page");
+        }
     }
 }

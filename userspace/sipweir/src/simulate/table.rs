@@ -172,8 +172,12 @@ fn rough(value: f64) -> String {
 }
 
 fn rounded(value: f64, digits: i32) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
+    // A mean of nothing, such as the delay where nobody was answered.
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
     }
     let before_point = value.abs().log10().floor() as i32 + 1;
     let decimals = digits - before_point;
@@ -194,7 +198,7 @@ mod tests {
     fn figures_have_the_digits_that_count() {
         let shown = [0.0, 1234.567, 0.012_345_67, 2.5, 1e-6, 120_401.4, -3.0].map(figure);
         assert_eq!(shown, ["0", "1234.6", "0.012346", "2.5", "1.0000e-6", "120401", "-3"]);
-        assert_eq!(cell(None), "–");
+        assert_eq!((cell(None), figure(f64::NAN)), ("–".to_owned(), "–".to_owned()));
         let one = Estimate { count: 1, mean: 5.0, standard_error: f64::INFINITY, half_width: f64::INFINITY };
         assert_eq!(cell(Some(one)), "5");
         let some = Estimate { count: 9, mean: 5.0, standard_error: 0.01, half_width: 0.0231 };

@@ -4,7 +4,7 @@
 //! answered in the next turn, while an answer that is thrown away comes back as a copy.
 
 use afxdp::{BATCH, Batch, Frame, QueuePort};
-use sip::{ControlGiven, Refusal, Seed};
+use sip::{Checksum, ControlGiven, Refusal, Seed};
 
 use super::{Parts, RING_REJECT, Worker};
 use crate::counters::Outcome;
@@ -29,10 +29,14 @@ impl Worker {
         count
     }
 
-    /// Sheds one message: `why` if an answer goes out, else the reason for silence.
+    /// Sheds one message: `why` if an answer goes out, else the reason for silence. A damaged datagram is nobody's request
+    /// (RFC 1122 section 4.1.3.4), and nothing is remembered of it.
     pub(super) fn shed(&mut self, index: usize, message: Waiting, why: Outcome, now_ns: u64) {
         let Parts { port, lanes, seed, counters, side_door, .. } = &mut self.parts;
         let lane = &mut lanes[index];
+        if sip::verify_udp(message.body.packet(port.umem()), &message.datagram) == Checksum::Wrong {
+            return self.finish_frame(index, message, Outcome::ChecksumWrong);
+        }
         let word = lane.word();
         let outcome = match lane.reply.permit(seed, message.datagram.source.ip(), word, now_ns) {
             Err(silence) => silence.into(),
