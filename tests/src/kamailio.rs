@@ -17,6 +17,8 @@ pub enum Script {
     Stateless,
     /// Registers phones and relays calls to them, with transactions, in the path of its dialogs.
     Registrar,
+    /// Somebody else's, with the same places to fill in.
+    Given(&'static str),
 }
 
 impl Script {
@@ -24,6 +26,7 @@ impl Script {
         match self {
             Self::Stateless => include_str!("../scenarios/kamailio.cfg"),
             Self::Registrar => include_str!("../scenarios/registrar.cfg"),
+            Self::Given(template) => template,
         }
     }
 }
@@ -44,6 +47,8 @@ pub struct KamailioPlan {
     /// The default is Debian 12's rmem_max, so that a machine with a larger one behaves the same. It holds some 180
     /// requests, 0.2 s of work of the default plan: overload shows as loss. With 4 MiB it shows as delay.
     pub receive_buffer_bytes: u32,
+    /// The one core that it may use; any if none.
+    pub core: Option<usize>,
 }
 
 impl KamailioPlan {
@@ -51,7 +56,14 @@ impl KamailioPlan {
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
         let invite_cost = Duration::from_micros(3900);
-        Self { script: Script::Stateless, listen, children: 4, invite_cost, receive_buffer_bytes: 212_992 }
+        Self {
+            script: Script::Stateless,
+            listen,
+            children: 4,
+            invite_cost,
+            receive_buffer_bytes: 212_992,
+            core: None,
+        }
     }
 
     /// A registrar and proxy of 125 REGISTER and INVITE/s: each makes many messages more.
@@ -95,6 +107,9 @@ impl Kamailio {
         let folder = tempfile::tempdir().expect("temporary folder");
         let configuration = folder.path().join("kamailio.cfg");
         std::fs::write(&configuration, plan.configuration()).expect("write kamailio.cfg");
+        let core = plan.core.map(|core| core.to_string());
+        // It replaces itself, so the process is Kamailio's.
+        let pinned = core.as_ref().map(|core| ["taskset", "--cpu-list", core]);
         let argv = [
             "kamailio",
             "-f",
@@ -108,6 +123,7 @@ impl Kamailio {
             "-M",
             "4",
         ];
+        let argv = [pinned.as_ref().map_or(&[][..], |words| words), &argv].concat();
         let mut process = namespace.start("kamailio", &argv, folder.path());
         let port = plan.listen.port();
         wait_until_bound(&mut process, port);
@@ -118,6 +134,12 @@ impl Kamailio {
     #[must_use]
     pub fn socket(&self) -> PortState {
         PortState::of_process(self.process.id(), self.port)
+    }
+
+    /// Its process id, which is also that of the group of all its processes.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Ends it in an orderly way.

@@ -30,11 +30,21 @@ impl NetNs {
     #[track_caller]
     #[must_use]
     pub fn new(label: &str) -> Self {
+        Self::with_prefix("swt", label)
+    }
+
+    /// Makes `PREFIX-LABEL-PID-N`, for programs that tell their namespaces from those of the tests.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    #[track_caller]
+    #[must_use]
+    pub fn with_prefix(prefix: &str, label: &str) -> Self {
         // The very first `ip netns add` on a machine makes the names' folder a shared mount, and two at once fail at it.
         static ADDING: Mutex<()> = Mutex::new(());
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("swt-{label}-{}-{number}", std::process::id());
+        let name = format!("{prefix}-{label}-{}-{number}", std::process::id());
         let adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
         if Path::new(NAMES_FOLDER).join(&name).exists() {
             // Of a run that was killed and whose process id came round again.

@@ -24,7 +24,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Names the binary to test, instead of the one that stands beside the test's own.
 const BINARY_VARIABLE: &str = "SIPWEIR_BIN";
 
-/// The `sipweir` binary of the profile that the tests are built with.
+/// The `sipweir` binary of the profile that the tests are built with; for other programs, the one that stands beside them.
 ///
 /// `cargo test` builds it only for tests of its own package, so this calls cargo once per run of the tests; when the
 /// binary is up to date, that takes a fraction of a second.
@@ -38,8 +38,17 @@ pub fn binary() -> &'static Path {
         if let Some(path) = std::env::var_os(BINARY_VARIABLE) {
             return path.into();
         }
-        // target/PROFILE/deps/e2e-HASH
         let test = std::env::current_exe().expect("path of the test binary");
+        // target/PROFILE/deps/e2e-HASH, or target/PROFILE/PROGRAM
+        if test.parent().is_none_or(|folder| !folder.ends_with("deps")) {
+            let beside = test.with_file_name("sipweir");
+            assert!(
+                beside.exists(),
+                "there is no {}: build it, or name one by {BINARY_VARIABLE}",
+                beside.display()
+            );
+            return beside;
+        }
         let folder = test.ancestors().nth(2).expect("target/PROFILE/deps around the test binary").to_owned();
         let (target, profile) =
             (folder.parent().expect("the target folder"), folder.file_name().expect("the profile"));
