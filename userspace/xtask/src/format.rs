@@ -1,4 +1,4 @@
-//! clang-format over the C files: the XDP program, and the server of the end-to-end tests.
+//! clang-format over the C files: the BPF programs, and the server of the end-to-end tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::cargo::workspace_root;
 
 /// The folders that hold C.
-const C_FOLDERS: [&str; 2] = ["xdp-prog", "tests/stacks"];
+const C_FOLDERS: [&str; 3] = ["xdp-prog", "bench/instrument/bpf", "tests/stacks"];
 
 /// Formats every `.c` and `.h` file in place; with `check`, only says which are not formatted.
 ///

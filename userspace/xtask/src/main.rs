@@ -41,6 +41,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// What sipweir carries and costs, against the bare kernel and against what would run instead (bench/METHODOLOGY.md).
+    /// Full runs are kept under bench/record/.
+    Bench {
+        /// Handed to `sipweir-bench`: --quick, --only NAME, --json FILE, --html FILE.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// All tests, end to end ones included.
     Test {
         /// Handed to `cargo test --workspace`: a filter, `-- --nocapture`, and the like.
@@ -80,6 +87,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Setup => setup(),
         Command::Demo { arguments } => demo(&arguments),
+        Command::Bench { arguments } => bench(arguments),
         Command::Test { arguments } => test(&arguments),
         Command::Fmt { check } => fmt(check),
         Command::Lint => lint(),
@@ -105,6 +113,21 @@ fn demo(arguments: &[String]) -> Result<()> {
     packages::ensure(&[Purpose::Build, Purpose::Namespaces])?;
     need_root("the demo makes network namespaces and loads an XDP program")?;
     cargo::Cargo::new(["run", "--release", "--package", "sipweir", "--", "demo"]).arguments(arguments).run()
+}
+
+/// Where full runs are kept.
+const RECORD: &str = "bench/record";
+
+fn bench(mut arguments: Vec<String>) -> Result<()> {
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd])?;
+    need_root("the bench makes network namespaces and loads BPF programs")?;
+    if !arguments.iter().any(|argument| ["--quick", "--only", "--record"].contains(&argument.as_str())) {
+        arguments.extend(["--record", RECORD].map(str::to_owned));
+    }
+    let build = ["build", "--release", "--package", "sipweir", "--package", "sipweir-instrument"];
+    cargo::Cargo::new(build).run()?;
+    let run = ["run", "--release", "--package", "sipweir-instrument", "--"];
+    cargo::Cargo::new(run).arguments(&arguments).run()
 }
 
 fn test(arguments: &[String]) -> Result<()> {

@@ -1,0 +1,139 @@
+//! What refusing costs: requests refused, or answered with 503, per second of CPU; sipweir against Kamailio.
+//!
+//! CPU of sipweir is its threads' task clock and every run of its XDP program. CPU of Kamailio is its processes' task
+//! clock; the kernel's receiving half runs on the generator's core and is charged to nobody, in Kamailio's favour, whose
+//! half (IP stack, socket) is the dearer one.
+
+use anyhow::{Context as _, ensure};
+use sipweir_tests::kamailio::Script;
+use sipweir_tests::{Kamailio, KamailioPlan};
+
+use super::{Found, Guarded, Room};
+use crate::cost::Usage;
+use crate::device::{Datagrams, arrived};
+use crate::generator::Generator;
+use crate::report::{Details, Row};
+use crate::rival::programs::Bare;
+use crate::scenario::Scenario;
+use crate::stage::{Wire, ifindex};
+use crate::statistics::Rounds;
+
+const KAMAILIO_503: &str = include_str!("../../scenarios/kamailio-503.cfg");
+const KAMAILIO_RATELIMIT: &str = include_str!("../../scenarios/kamailio-ratelimit.cfg");
+const KAMAILIO_PIKE: &str = include_str!("../../scenarios/kamailio-pike.cfg");
+
+/// What Kamailio is offered: about twice what a core of it takes.
+const KAMAILIO_RATE_PER_S: f64 = 150_000.0;
+/// The part of the packets that Kamailio gets; it takes that much longer for each.
+const KAMAILIO_PART: u64 = 10;
+/// Worker processes; they share one core.
+const CHILDREN: u32 = 2;
+
+/// What counts as refusing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    /// Replies that arrived at the callers.
+    Replies,
+    /// Requests that were refused, by a reply or in silence.
+    Requests,
+}
+
+pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
+    let counted = if scenario.name == "reply_503" { Counted::Replies } else { Counted::Requests };
+    let rivals: &[(&str, &str, &'static str)] = match counted {
+        Counted::Replies => &[("reply_503", "Kamailio, sl_send_reply", KAMAILIO_503)],
+        Counted::Requests => &[
+            ("refuse", "Kamailio with ratelimit", KAMAILIO_RATELIMIT),
+            ("refuse_against_pike", "Kamailio with pike", KAMAILIO_PIKE),
+        ],
+    };
+    let _server = room.stuck_server(Wire::Guarded)?;
+    let mut guarded = Guarded::start(room, scenario)?;
+    let generator = room.generator(scenario, Wire::Rival)?;
+    let _link = room.stage.at_server(|| room.programs.attach(Bare::Pass, ifindex(Wire::Rival.device())?))?;
+    let packets = room.packets(scenario);
+    let xdp_ns = guarded.xdp_ns_per_packet(scenario, packets / 4)?;
+
+    let mut rounds = vec![Rounds::default(); rivals.len()];
+    for _ in 0..room.rounds(scenario) {
+        room.go_on()?;
+        let ours = subject(room, &mut guarded, scenario, counted, xdp_ns)?;
+        for (rounds, (_, name, script)) in rounds.iter_mut().zip(rivals) {
+            let theirs = kamailio(room, &generator, packets / KAMAILIO_PART, script, counted);
+            rounds.push(ours, theirs.with_context(|| (*name).to_owned())?);
+        }
+    }
+
+    let mut details = Details::default();
+    details.note("xdp_ns_per_packet", xdp_ns);
+    guarded.end(&mut details)?;
+    let mut rows = Vec::new();
+    for (rounds, (name, rival, _)) in rounds.iter().zip(rivals) {
+        details.rounds(name, rounds);
+        rows.push(Row::of_rounds(name, "per core-second", rival, rounds));
+    }
+    Ok(Found { rows, details })
+}
+
+fn subject(
+    room: &Room<'_>,
+    guarded: &mut Guarded,
+    scenario: &Scenario,
+    counted: Counted,
+    xdp_ns: f64,
+) -> anyhow::Result<f64> {
+    let packets = room.packets(scenario);
+    let device = Wire::Guarded.device();
+    let (replies, used) = (arrived(&room.stage.callers, device)?, guarded.subject.usage()?);
+    let before = guarded.subject.account()?;
+    let packets = guarded.offer(scenario, packets)?.packets;
+    let (after, used) = (guarded.subject.account()?, guarded.subject.usage()?.since(&used));
+    let replies = arrived(&room.stage.callers, device)? - replies;
+    let core_s = (used.task_clock_ns as f64 + xdp_ns * packets as f64) / 1e9;
+    let handed_over = |account: &crate::subject::Account| account.outcome(|name| name == "handed_over");
+    let taken = handed_over(&after) - handed_over(&before) + after.waiting.saturating_sub(before.waiting);
+    let refused = match counted {
+        Counted::Replies => replies,
+        Counted::Requests => packets - taken,
+    };
+    ensure!(refused > 0, "nothing was refused: {after:?}");
+    Ok(refused as f64 / core_s)
+}
+
+fn kamailio(
+    room: &Room<'_>,
+    generator: &Generator,
+    packets: u64,
+    script: &'static str,
+    counted: Counted,
+) -> anyhow::Result<f64> {
+    let mut plan = KamailioPlan::new(Wire::Rival.service());
+    plan.script = Script::Given(script);
+    plan.children = CHILDREN;
+    plan.core = Some(room.stage.cores.worker);
+    let kamailio = Kamailio::start(&room.stage.server, &plan);
+    let device = Wire::Rival.device();
+    let (replies, datagrams) = (arrived(&room.stage.callers, device)?, Datagrams::of(&room.stage.server)?);
+    let used = Usage::of_group(kamailio.id())?;
+    let packets = generator.run_at(KAMAILIO_RATE_PER_S, packets)?.packets;
+    let used = Usage::of_group(kamailio.id())?.since(&used);
+    let after = Datagrams::of(&room.stage.server)?;
+    let (read, lost) = (after.read - datagrams.read, after.lost - datagrams.lost);
+    let replies = arrived(&room.stage.callers, device)? - replies;
+    // What is neither read nor lost waits in the socket, which holds some hundreds.
+    ensure!(
+        read + lost <= packets && read + lost + 2000 > packets,
+        "{packets} sent, {read} read, {lost} lost"
+    );
+    ensure!(lost > 0, "Kamailio has read all of {packets} packets: it was not at its limit");
+    let refused = match counted {
+        Counted::Replies => {
+            ensure!(replies + 10 > read, "{read} requests read, {replies} answered");
+            replies
+        }
+        // Of some it let through and answered: the limit is ten a second, or sixteen a source.
+        Counted::Requests => read.saturating_sub(replies),
+    };
+    kamailio.terminate();
+    Ok(refused as f64 / (used.task_clock_ns as f64 / 1e9))
+}
