@@ -79,8 +79,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             stop: Arc::clone(&stop),
         };
         println!("# {}: {}", scenario.name, scenario.what);
+        let scenario_begin = Instant::now();
         match measured(&room, scenario) {
-            Ok(found) => {
+            Ok(mut found) => {
+                found.details.note("seconds", scenario_begin.elapsed().as_secs_f64());
                 for row in found.rows {
                     println!("{}", report.line(&row));
                     report.rows.push(row);
@@ -88,6 +90,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 report.details.insert(scenario.name.clone(), found.details);
             }
             Err(error) => {
+                // After a signal, whatever went wrong is of no interest.
+                room.go_on()?;
                 eprintln!("{}: {error:#}", scenario.name);
                 failed.push(scenario.name.as_str());
             }

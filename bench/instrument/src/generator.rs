@@ -79,12 +79,20 @@ impl Stream {
 pub(crate) struct Offered {
     /// That have arrived.
     pub(crate) packets: u64,
+    /// That did not fit into the wire's ring.
+    pub(crate) refused: u64,
     pub(crate) elapsed: Duration,
+    /// CPU time of the generator's thread: both halves of the wire, without what other processes took of the core.
+    pub(crate) cpu: Duration,
 }
 
 impl Offered {
     pub(crate) fn per_s(&self) -> f64 {
         self.packets as f64 / self.elapsed.as_secs_f64()
+    }
+
+    pub(crate) fn cpu_ns_per_packet(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.packets as f64
     }
 }
 
@@ -194,8 +202,11 @@ impl Generator {
         run: impl FnOnce() -> anyhow::Result<Duration>,
     ) -> anyhow::Result<Offered> {
         let before = refused(&self.device)?;
+        let cpu = thread_cpu_time();
         let elapsed = on_core(self.core, run)?;
-        Ok(Offered { packets: packets - (refused(&self.device)? - before), elapsed })
+        let cpu = thread_cpu_time().saturating_sub(cpu);
+        let refused = refused(&self.device)? - before;
+        Ok(Offered { packets: packets - refused, refused, elapsed, cpu })
     }
 
     /// Offers a few packets, too few for any to be lost, and without the time that counting takes.
@@ -235,6 +246,11 @@ impl Generator {
         out.truncate(len);
         out
     }
+}
+
+fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 fn write_template(place: &mut types::template, template: &Template) {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use self::refusal::Counted;
 use crate::bpf_stats::{Counting, run_time_of};
 use crate::device::Received;
 use crate::generator::{Generator, Offered};
@@ -64,7 +65,8 @@ impl Room<'_> {
             Measure::Drain => drain::measure(self, scenario),
             Measure::Goodput => goodput::measure(self, scenario),
             Measure::Handoff => handoff::measure(self, scenario),
-            Measure::Refusal => refusal::measure(self, scenario),
+            Measure::Replies => refusal::measure(self, scenario, Counted::Replies),
+            Measure::Refusals => refusal::measure(self, scenario, Counted::Requests),
             Measure::Latency => latency::measure(self, scenario),
             Measure::Idle => idle::measure(self, scenario),
         }
@@ -166,7 +168,8 @@ impl Guarded {
         };
         self.subject.was_offered(offered.packets);
         let after = self.subject.wait_until_decided(offered.packets, &before)?;
-        check(&scenario.expect, &after.kernel_since(&before), offered.packets)?;
+        let slack = scenario.stream.as_ref().map_or(0.0, |stream| stream.slack(&offered));
+        check(&scenario.expect, &after.kernel_since(&before), offered.packets, slack)?;
         Ok(offered)
     }
 

@@ -11,9 +11,11 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{
     CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
 };
+use sipweir_tests::command::run;
 use sipweir_tests::{Link, LinkPlan, NetNs};
 
 use crate::frame::Flow;
@@ -218,7 +220,7 @@ fn current_namespace() -> anyhow::Result<File> {
     File::open("/proc/thread-self/ns/net").context("cannot open the present network namespace")
 }
 
-/// Removes the namespaces of runs whose process is gone.
+/// Removes the namespaces of runs whose process is gone, and ends what still lives in them.
 fn strike_leftovers() -> anyhow::Result<()> {
     // There is no such folder before the first namespace.
     let Ok(entries) = std::fs::read_dir(NAMES_FOLDER) else { return Ok(()) };
@@ -228,7 +230,13 @@ fn strike_leftovers() -> anyhow::Result<()> {
         if let Some(pid) = owner(name)
             && !Path::new("/proc").join(pid).exists()
         {
-            sipweir_tests::command::run(&["ip", "netns", "del", name]);
+            // Nobody but that run has started what lives in there.
+            for process in run(&["ip", "netns", "pids", name]).lines() {
+                let process = process.parse().ok().and_then(Pid::from_raw);
+                // It may have ended in this moment.
+                let _ended = process.map(|process| kill_process(process, Signal::KILL));
+            }
+            run(&["ip", "netns", "del", name]);
         }
     }
     Ok(())

@@ -124,8 +124,8 @@ fn bench(mut arguments: Vec<String>) -> Result<()> {
     if !arguments.iter().any(|argument| ["--quick", "--only", "--record"].contains(&argument.as_str())) {
         arguments.extend(["--record", RECORD].map(str::to_owned));
     }
-    let build = ["build", "--release", "--package", "sipweir", "--package", "sipweir-instrument"];
-    cargo::Cargo::new(build).run()?;
+    // One by one: built together, their dependencies would have other features, and be built again to be run.
+    cargo::Cargo::new(["build", "--release", "--package", "sipweir"]).run()?;
     let run = ["run", "--release", "--package", "sipweir-instrument", "--"];
     cargo::Cargo::new(run).arguments(&arguments).run()
 }

@@ -21,7 +21,7 @@ const BUSY_RATE_PER_S: u32 = 5000;
 const BUSY_WARM_UP: Duration = Duration::from_secs(1);
 /// Calls last so long: short against a run.
 const HOLD_NS: u64 = 100_000_000;
-/// After the last start, for answers that are on their way.
+/// Calls that start later than this before the end are left out.
 const TAIL_NS: u64 = 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const CALLER_PORT: u16 = 5060;
@@ -39,12 +39,13 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
             let seed = u64::from(round) + 1;
             let alone = overloaded_alone(room, plan, load * best, seed)?;
             let behind = overloaded_behind(room, scenario, plan, load * best, seed, &mut details)?;
-            let found = [behind.in_t1_per_s, alone.in_t1_per_s, behind.answered_per_s, alone.answered_per_s];
+            let found =
+                [behind.completed_per_s, alone.completed_per_s, behind.in_t1_per_s, alone.in_t1_per_s];
             for (rounds, value) in rounds.iter_mut().zip(found) {
                 rounds.push(value, best);
             }
         }
-        let names = ["goodput_{}x", "goodput_{}x_alone", "answered_{}x", "answered_{}x_alone"];
+        let names = ["goodput_{}x", "goodput_{}x_alone", "within_t1_{}x", "within_t1_{}x_alone"];
         for (name, rounds) in names.iter().zip(&rounds) {
             let name = name.replace("{}", &load.to_string());
             details.rounds(&name, rounds);
@@ -54,18 +55,20 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     Ok(Found { rows, details })
 }
 
-/// What callers of the window got, per second.
-struct Answered {
-    /// Answered 2xx within T1: no copy was needed.
+/// What became of the calls of the window, per second.
+struct Goodput {
+    /// Set up and ended: INVITE and BYE were both answered 2xx, as SIPp counts them, too.
+    completed_per_s: f64,
+    /// INVITEs answered 2xx within T1: no copy was needed.
     in_t1_per_s: f64,
-    /// Answered 2xx at all.
-    answered_per_s: f64,
 }
 
-impl From<&bench::Report> for Answered {
-    fn from(report: &bench::Report) -> Self {
+impl Goodput {
+    fn of(report: &bench::Report) -> anyhow::Result<Self> {
         let window = &report.window;
-        Self { in_t1_per_s: window.goodput_in_t1_per_s, answered_per_s: window.goodput_per_s }
+        let seconds = (window.until_ns - window.from_ns) as f64 / 1e9;
+        let byes = &report.of(Method::Bye).context("no call was ended")?.window;
+        Ok(Self { completed_per_s: byes.answered as f64 / seconds, in_t1_per_s: window.goodput_in_t1_per_s })
     }
 }
 
@@ -94,12 +97,12 @@ fn overloaded_alone(
     plan: &CallsPlan,
     rate_per_s: f64,
     seed: u64,
-) -> anyhow::Result<Answered> {
+) -> anyhow::Result<Goodput> {
     let server = kamailio(room);
     let report = call(room, plan, rate_per_s, seed)?;
     // An overloaded server may need long to end in an orderly way.
     drop(server);
-    Ok(Answered::from(&report))
+    Goodput::of(&report)
 }
 
 fn overloaded_behind(
@@ -109,7 +112,7 @@ fn overloaded_behind(
     rate_per_s: f64,
     seed: u64,
     details: &mut Details,
-) -> anyhow::Result<Answered> {
+) -> anyhow::Result<Goodput> {
     let server = kamailio(room);
     let mut subject = Subject::start(&room.stage.server, &scenario.sipweir)?;
     let used = subject.usage()?;
@@ -127,7 +130,7 @@ fn overloaded_behind(
         "requests were both answered and refused: {:?}",
         report.responses
     );
-    Ok(Answered::from(&report))
+    Goodput::of(&report)
 }
 
 /// Offers calls and checks that the caller has kept its own account and kept up.
@@ -137,7 +140,7 @@ fn call(room: &Room<'_>, plan: &CallsPlan, rate_per_s: f64, seed: u64) -> anyhow
     config.warm_up_ns = plan.warm_up_s.of(room.quick) * SECOND_NS;
     config.duration_ns = config.warm_up_ns + plan.window_s.of(room.quick) * SECOND_NS + TAIL_NS;
     config.tail_ns = TAIL_NS;
-    config.drain_ns = TAIL_NS;
+    config.drain_ns = plan.drain_s.of(room.quick) * SECOND_NS;
     config.hold = Hold { mean_ns: HOLD_NS, exponential: false };
     config.seed = seed;
     let report = on_core(room.stage.cores.generator, || {

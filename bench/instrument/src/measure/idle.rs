@@ -10,7 +10,7 @@ use crate::statistics::Rounds;
 use crate::subject::Subject;
 
 /// Several of the worker's heartbeats, of which there is one a second.
-const WINDOW: Duration = Duration::from_secs(3);
+const WINDOW: Duration = Duration::from_secs(2);
 
 pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
     let _server = room.stuck_server(Wire::Guarded)?;

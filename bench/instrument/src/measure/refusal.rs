@@ -17,6 +17,7 @@ use crate::rival::programs::Bare;
 use crate::scenario::Scenario;
 use crate::stage::{Wire, ifindex};
 use crate::statistics::Rounds;
+use crate::subject::Account;
 
 const KAMAILIO_503: &str = include_str!("../../scenarios/kamailio-503.cfg");
 const KAMAILIO_RATELIMIT: &str = include_str!("../../scenarios/kamailio-ratelimit.cfg");
@@ -24,6 +25,8 @@ const KAMAILIO_PIKE: &str = include_str!("../../scenarios/kamailio-pike.cfg");
 
 /// What Kamailio is offered: about twice what a core of it takes.
 const KAMAILIO_RATE_PER_S: f64 = 150_000.0;
+/// Packets until pike knows its sources: longer than the two seconds in which it counts.
+const PIKE_WARM_UP: u64 = 400_000;
 /// The part of the packets that Kamailio gets; it takes that much longer for each.
 const KAMAILIO_PART: u64 = 10;
 /// Worker processes; they share one core.
@@ -31,22 +34,39 @@ const CHILDREN: u32 = 2;
 
 /// What counts as refusing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counted {
+pub(super) enum Counted {
     /// Replies that arrived at the callers.
     Replies,
     /// Requests that were refused, by a reply or in silence.
     Requests,
 }
 
-pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
-    let counted = if scenario.name == "reply_503" { Counted::Replies } else { Counted::Requests };
-    let rivals: &[(&str, &str, &'static str)] = match counted {
-        Counted::Replies => &[("reply_503", "Kamailio, sl_send_reply", KAMAILIO_503)],
-        Counted::Requests => &[
-            ("refuse", "Kamailio with ratelimit", KAMAILIO_RATELIMIT),
-            ("refuse_against_pike", "Kamailio with pike", KAMAILIO_PIKE),
-        ],
-    };
+/// A Kamailio and the row that compares it.
+struct Rival {
+    row: &'static str,
+    name: &'static str,
+    script: &'static str,
+    /// Packets before the measurement.
+    warm_up: u64,
+}
+
+impl Rival {
+    fn all(counted: Counted, quick: bool) -> Vec<Self> {
+        let rival = |row, name, script, warm_up| Self { row, name, script, warm_up };
+        match counted {
+            Counted::Replies => vec![rival("reply_503", "Kamailio, sl_send_reply", KAMAILIO_503, 0)],
+            Counted::Requests => {
+                let limit = rival("refuse", "Kamailio with ratelimit", KAMAILIO_RATELIMIT, 0);
+                let pike = rival("refuse_against_pike", "Kamailio with pike", KAMAILIO_PIKE, PIKE_WARM_UP);
+                // Its seconds of warm-up are not in a quick run.
+                if quick { vec![limit] } else { vec![limit, pike] }
+            }
+        }
+    }
+}
+
+pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) -> anyhow::Result<Found> {
+    let rivals = Rival::all(counted, room.quick);
     let _server = room.stuck_server(Wire::Guarded)?;
     let mut guarded = Guarded::start(room, scenario)?;
     let generator = room.generator(scenario, Wire::Rival)?;
@@ -58,9 +78,9 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     for _ in 0..room.rounds(scenario) {
         room.go_on()?;
         let ours = subject(room, &mut guarded, scenario, counted, xdp_ns)?;
-        for (rounds, (_, name, script)) in rounds.iter_mut().zip(rivals) {
-            let theirs = kamailio(room, &generator, packets / KAMAILIO_PART, script, counted);
-            rounds.push(ours, theirs.with_context(|| (*name).to_owned())?);
+        for (rounds, rival) in rounds.iter_mut().zip(&rivals) {
+            let theirs = kamailio(room, &generator, packets / KAMAILIO_PART, rival, counted);
+            rounds.push(ours, theirs.context(rival.name)?);
         }
     }
 
@@ -68,9 +88,9 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     details.note("xdp_ns_per_packet", xdp_ns);
     guarded.end(&mut details)?;
     let mut rows = Vec::new();
-    for (rounds, (name, rival, _)) in rounds.iter().zip(rivals) {
-        details.rounds(name, rounds);
-        rows.push(Row::of_rounds(name, "per core-second", rival, rounds));
+    for (rounds, rival) in rounds.iter().zip(&rivals) {
+        details.rounds(rival.row, rounds);
+        rows.push(Row::of_rounds(rival.row, "per core-second", rival.name, rounds));
     }
     Ok(Found { rows, details })
 }
@@ -90,7 +110,7 @@ fn subject(
     let (after, used) = (guarded.subject.account()?, guarded.subject.usage()?.since(&used));
     let replies = arrived(&room.stage.callers, device)? - replies;
     let core_s = (used.task_clock_ns as f64 + xdp_ns * packets as f64) / 1e9;
-    let handed_over = |account: &crate::subject::Account| account.outcome(|name| name == "handed_over");
+    let handed_over = |account: &Account| account.outcome(|name| name == "handed_over");
     let taken = handed_over(&after) - handed_over(&before) + after.waiting.saturating_sub(before.waiting);
     let refused = match counted {
         Counted::Replies => replies,
@@ -104,14 +124,15 @@ fn kamailio(
     room: &Room<'_>,
     generator: &Generator,
     packets: u64,
-    script: &'static str,
+    rival: &Rival,
     counted: Counted,
 ) -> anyhow::Result<f64> {
     let mut plan = KamailioPlan::new(Wire::Rival.service());
-    plan.script = Script::Given(script);
+    plan.script = Script::Given(rival.script);
     plan.children = CHILDREN;
     plan.core = Some(room.stage.cores.worker);
     let kamailio = Kamailio::start(&room.stage.server, &plan);
+    generator.run_at(KAMAILIO_RATE_PER_S, rival.warm_up)?;
     let device = Wire::Rival.device();
     let (replies, datagrams) = (arrived(&room.stage.callers, device)?, Datagrams::of(&room.stage.server)?);
     let used = Usage::of_group(kamailio.id())?;
