@@ -23,6 +23,7 @@
 //! stage        namespaces, wires, cores               │
 //! device       what the driver counted                │ the machine
 //! cost         what a process used                    │
+//! bpf_stats    what a BPF program used                │
 //! subject      sipweir and its counters               │
 //! rival        what it is compared with               ┘
 //! measure      one file a kind of measurement: read these

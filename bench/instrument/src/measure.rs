@@ -159,7 +159,7 @@ impl Guarded {
         Ok(())
     }
 
-    /// Offers packets, as fast as it goes or at the scenario's rate, and checks what was decided about them. Packets a second.
+    /// Offers packets, as fast as it goes or at the scenario's rate, and checks what was decided about them.
     fn offer(&mut self, scenario: &Scenario, packets: u64) -> anyhow::Result<Offered> {
         let before = self.subject.account()?;
         let offered = match scenario.rate_per_s {
@@ -183,16 +183,19 @@ impl Guarded {
         Ok(ns)
     }
 
-    fn end(self, details: &mut Details) -> anyhow::Result<()> {
-        Self::end_subject(self.subject, details)
+    /// Ends it with its server, see [`Self::end_subject`].
+    fn end<S>(self, details: &mut Details, server: S) -> anyhow::Result<()> {
+        Self::end_subject(self.subject, details, server)
     }
 
-    /// Checks the law of conservation and ends sipweir, which then checks its frames.
-    fn end_subject(mut subject: Subject, details: &mut Details) -> anyhow::Result<()> {
+    /// Checks the law of conservation and ends sipweir, which then checks its frames. Its server goes first: sipweir gives
+    /// what is still at one that is there a second to leave.
+    fn end_subject<S>(mut subject: Subject, details: &mut Details, server: S) -> anyhow::Result<()> {
         let account = subject.check_law()?;
         details.note("resident_kib", subject.usage()?.resident_kib);
         details.note("turns", account.turns);
         details.note("sleeps", account.sleeps);
+        drop(server);
         subject.end()
     }
 }

@@ -11,7 +11,7 @@ use crate::stage::{Wire, ifindex};
 use crate::statistics::{Rounds, median};
 
 pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
-    let _server = room.stuck_server(Wire::Guarded)?;
+    let server = room.stuck_server(Wire::Guarded)?;
     let mut guarded = Guarded::start(room, scenario)?;
     let rival = room.generator(scenario, Wire::Rival)?;
     let packets = room.packets(scenario);
@@ -35,7 +35,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     details.note("rival_task_clock_ns_per_packet", median(&bare_ns));
     details.note("socket_task_clock_ns_per_packet", median(&socket_ns));
     details.note("xdp_ns_per_packet", guarded.xdp_ns_per_packet(scenario, packets)?);
-    guarded.end(&mut details)?;
+    guarded.end(&mut details, server)?;
     details.rounds("drain", &bare);
     details.rounds("drain_against_socket", &by_socket);
     let rows = vec![

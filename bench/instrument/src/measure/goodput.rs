@@ -123,8 +123,7 @@ fn overloaded_behind(
     details.note("task_clock_ns_per_packet", used.task_clock_ns as f64 / report.transport.sent as f64);
     details.note("datagrams", report.transport.sent);
     details.note("drops_at_kamailio", drops);
-    Guarded::end_subject(subject, details)?;
-    drop(server);
+    Guarded::end_subject(subject, details, server)?;
     ensure!(
         report.responses.contradictions == 0,
         "requests were both answered and refused: {:?}",

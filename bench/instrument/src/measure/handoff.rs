@@ -53,8 +53,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     let mut details = Details::default();
     let account = guarded.subject.wait("nothing waits any more", |account| account.waiting == 0)?;
     details.note("outcomes", &account.outcomes);
-    guarded.end(&mut details)?;
-    server.end()?;
+    guarded.end(&mut details, server)?;
     let [veth, tap, sockets] = rounds;
     details.rounds("handoff_against_veth", &veth);
     details.rounds("handoff_against_tap", &tap);

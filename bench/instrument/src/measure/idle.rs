@@ -13,7 +13,7 @@ use crate::subject::Subject;
 const WINDOW: Duration = Duration::from_secs(2);
 
 pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
-    let _server = room.stuck_server(Wire::Guarded)?;
+    let server = room.stuck_server(Wire::Guarded)?;
     let mut subject = Subject::start(&room.stage.server, &scenario.sipweir)?;
     // What the start leaves to be done.
     subject.wait("it sleeps", |account| account.sleeps > 1)?;
@@ -29,7 +29,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     }
     let mut details = Details::default();
     details.note("wake_ups_per_s", wakes as f64 / (rounds.values.len() as f64 * WINDOW.as_secs_f64()));
-    Guarded::end_subject(subject, &mut details)?;
+    Guarded::end_subject(subject, &mut details, server)?;
     details.rounds("idle_cpu", &rounds);
     Ok(Found { rows: vec![Row::of_rounds("idle_cpu", "% of a core", "one core", &rounds)], details })
 }

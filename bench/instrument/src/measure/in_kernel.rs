@@ -15,7 +15,7 @@ use crate::statistics::{alternate, median};
 const EMPTY_PROGRAM: &str = "bare_drop";
 
 pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
-    let _server = room.stuck_server(Wire::Guarded)?;
+    let server = room.stuck_server(Wire::Guarded)?;
     let mut guarded = Guarded::start(room, scenario)?;
     let rival = room.generator(scenario, Wire::Rival)?;
     let device = Wire::Rival.device();
@@ -43,7 +43,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
     details.note("empty_program_ns", empty_program_ns(room, &rival, packets)?);
     details.note("cpu_ns_per_packet", median(&cpu_ns));
     details.note("rival_cpu_ns_per_packet", median(&rival_cpu_ns));
-    guarded.end(&mut details)?;
+    guarded.end(&mut details, server)?;
     details.rounds(&scenario.name, &rounds);
     Ok(Found { rows: vec![Row::of_rounds(&scenario.name, "Mpps", "bare XDP_DROP", &rounds)], details })
 }

@@ -55,7 +55,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
 
     let mut details = Details::default();
     details.note("rate_per_s", rate_per_s);
-    Guarded::end_subject(subject, &mut details)?;
+    Guarded::end_subject(subject, &mut details, guarded)?;
     let mut rows = Vec::new();
     for (rounds, (quantile, _)) in rounds.iter().zip(quantiles) {
         let name = format!("latency_{quantile}_us");

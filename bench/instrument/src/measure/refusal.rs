@@ -67,7 +67,7 @@ impl Rival {
 
 pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) -> anyhow::Result<Found> {
     let rivals = Rival::all(counted, room.quick);
-    let _server = room.stuck_server(Wire::Guarded)?;
+    let server = room.stuck_server(Wire::Guarded)?;
     let mut guarded = Guarded::start(room, scenario)?;
     let generator = room.generator(scenario, Wire::Rival)?;
     let _link = room.stage.at_server(|| room.programs.attach(Bare::Pass, ifindex(Wire::Rival.device())?))?;
@@ -86,7 +86,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) ->
 
     let mut details = Details::default();
     details.note("xdp_ns_per_packet", xdp_ns);
-    guarded.end(&mut details)?;
+    guarded.end(&mut details, server)?;
     let mut rows = Vec::new();
     for (rounds, rival) in rounds.iter().zip(&rivals) {
         details.rounds(rival.row, rounds);
