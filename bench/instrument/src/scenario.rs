@@ -140,7 +140,8 @@ pub(crate) struct CallsPlan {
     pub(crate) best_s: Sizes,
     pub(crate) warm_up_s: Sizes,
     pub(crate) window_s: Sizes,
-    /// After the last start, for answers and BYEs that are on their way.
+    /// After the last start, for answers and BYEs that are on their way. Long, it counts what an overloaded server does when
+    /// the overload is over.
     pub(crate) drain_s: Sizes,
 }
 
