@@ -35,8 +35,9 @@
 //! with those of a mechanism for that mechanism only. Unknown keys are refused.
 //!
 //! In the order in which a reader meets them: `expand` lists and ranges, `document` the whole, `places` and
-//! `mechanism` its tables, `notation` their values; `execute` the runs and their results.
+//! `mechanism` and `control` its tables, `notation` their values; `execute` the runs and their results.
 
+mod control;
 mod document;
 mod execute;
 mod expand;

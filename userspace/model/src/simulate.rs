@@ -28,6 +28,7 @@
 
 mod agenda;
 mod controller;
+mod edge;
 mod engine;
 mod lanes;
 mod law;
@@ -42,10 +43,11 @@ mod timers;
 mod transaction;
 
 pub use controller::{Controller, FixedCap, MakeController, Request, Response};
+pub use edge::EdgeControl;
 pub use engine::run;
 pub use law::Law;
 pub use measure::{Counted, Measure, OF_CALLS, OF_NODES, OF_RUNS};
-pub use network::{Node, Problem, Route, Scenario, ScenarioError, Source, State};
+pub use network::{Announces, Node, Problem, Route, Scenario, ScenarioError, Source, State};
 pub use outcome::{Calls, NodeOutcome, Outcome, Sample, Times};
 pub use rate::{ParseRateError, Phase, Rate};
 pub use replicate::{Estimate, replicate};

@@ -1,13 +1,11 @@
 //! `[mechanism.NAME]`: what is compared, a gate with its line and, at the edges, a controller.
 
-use std::sync::Arc;
-
 use overload::{Discipline, GateConfig, HystereticConfig, QueueCapacity, RandomConfig, Threshold};
 use serde::Deserialize;
 
 use super::PlanError;
+use super::control::{AnnouncesTable, ControlTable};
 use super::notation::ThresholdValue;
-use crate::simulate::{FixedCap, MakeController};
 
 /// `[mechanism.NAME]` and `[node.NAME.own]`.
 #[derive(Debug, Deserialize)]
@@ -23,8 +21,8 @@ pub(super) struct MechanismTable {
     /// What a refusal costs the server. Default 0.
     #[serde(default)]
     pub(super) refusal_ms: f64,
-    /// How long the overload advice in responses holds. Default: none is given.
-    pub(super) advice_ms: Option<u32>,
+    /// What responses say about overload. Default: nothing.
+    pub(super) announces: Option<AnnouncesTable>,
 }
 
 impl MechanismTable {
@@ -114,26 +112,5 @@ impl GateTable {
             GateName::TailDrop => GateConfig::TailDrop { buffer },
             GateName::Fifo => GateConfig::Fifo { buffer },
         })
-    }
-}
-
-/// `[mechanism.NAME.control]`: one kind for each algorithm.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum ControlTable {
-    /// A fixed cap on new requests.
-    Cap {
-        /// A second.
-        rate_per_s: u32,
-        /// At once.
-        burst: u32,
-    },
-}
-
-impl ControlTable {
-    pub(super) fn maker(&self) -> Arc<dyn MakeController> {
-        match *self {
-            Self::Cap { rate_per_s, burst } => Arc::new(FixedCap { rate_per_s, burst }),
-        }
     }
 }

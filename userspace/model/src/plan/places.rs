@@ -6,7 +6,7 @@ use overload::Nanos;
 use serde::Deserialize;
 
 use super::PlanError;
-use super::mechanism::{ControlTable, MechanismTable};
+use super::mechanism::MechanismTable;
 use super::notation::{RateValue, span};
 use crate::simulate::{Law, Node, Route, Source, State, Timers};
 
@@ -95,12 +95,14 @@ impl NodeTable {
             capacity,
             max_wait_ns: mechanism.max_wait_ms.map(|ms| span(gate_key, "max_wait_ms", ms)).transpose()?,
             refusal_ns: span(gate_key, "refusal_ms", mechanism.refusal_ms)?,
-            advice_validity_ms: mechanism.advice_ms,
+            announces: mechanism.announces.as_ref().map(|table| table.config(gate_key)).transpose()?,
             state: match self.state {
                 StateName::Stateless => State::Stateless,
                 StateName::Stateful => State::Stateful,
             },
-            controller: control.map(ControlTable::maker),
+            controller: control
+                .map(|control| control.maker(mechanism_key, shared.announces.as_ref()))
+                .transpose()?,
             routes: routes.unwrap_or_default(),
         })
     }

@@ -161,7 +161,21 @@ fn plans() -> Vec<(String, Plan)> {
 fn every_plan_of_the_repository_is_read_and_runs() {
     let plans = plans();
     let names: Vec<&str> = plans.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["hysteresis", "network", "random", "s1", "s2", "steady", "tandem", "y1"]);
+    assert_eq!(
+        names,
+        [
+            "distributed",
+            "distributed_step",
+            "hysteresis",
+            "network",
+            "random",
+            "s1",
+            "s2",
+            "steady",
+            "tandem",
+            "y1"
+        ]
+    );
     for (name, mut plan) in plans {
         plan.seeds = 1;
         for run in &mut plan.runs {
@@ -174,6 +188,71 @@ fn every_plan_of_the_repository_is_read_and_runs() {
             assert_eq!(result.measures[0].0, "offered_per_s");
             assert!(result.measures[0].1.mean > 0.0, "{name}");
         }
+    }
+}
+
+/// A network of an edge and a core, both controls of RFC wired as they must be.
+const CONTROLLED: &str = r#"
+title = "controlled"
+[run]
+duration_s = 5
+cool_down_s = 0
+seeds = 1
+[source.callers]
+rate_per_s = 50
+to = "edge"
+[node.edge]
+rate_per_s = 1000
+state = "stateful"
+to = "core"
+controlled = true
+own.gate = { kind = "fifo", buffer = 100 }
+[node.core]
+rate_per_s = 100
+[mechanism.deoc]
+gate = { kind = "random", low = 10, high = 20, buffer = 30, weight = 0.5, initial_probability = 0.1 }
+control = { kind = "deoc", refusals = 0.1, adaptive = { period_ms = 100, exponent = 0.5 } }
+[mechanism.peoc]
+gate = { kind = "tail_drop", buffer = 30 }
+control = { kind = "peoc", probe_period_ms = 50, idle_delay_ms = 10, load = 0.8 }
+[mechanism.loss]
+gate = { kind = "hysteretic", low = 10, high = 20, buffer = 30, admit = 0.5 }
+control = { kind = "loss" }
+announces = { algorithm = "loss", validity_ms = 500 }
+[mechanism.rate]
+gate = { kind = "tail_drop", buffer = 30 }
+control = { kind = "rate", tolerance = 4 }
+announces = { algorithm = "rate", validity_ms = 500, load = 0.9, wait_ms = 20, horizon_ms = 300 }
+"#;
+
+#[test]
+fn every_control_is_read_and_refused_with_the_key() {
+    let plan = Plan::parse(CONTROLLED).unwrap();
+    assert!(
+        plan.runs.iter().all(|run| run.scenario.nodes[1].controller.is_some()),
+        "nodes are sorted by name"
+    );
+    assert_eq!(execute(&plan, 1, |_| {}).unwrap().len(), 4);
+    for (from, to, expected) in [
+        ("refusals = 0.1", "refusals = 1", "mechanism.deoc.control: cannot be: refusals = 1 is out of range"),
+        ("period_ms = 100", "period_ms = 0", "mechanism.deoc.control: cannot be: period_ns is 0"),
+        (
+            "period_ms = 100",
+            "period_ms = -1",
+            "mechanism.deoc.control.adaptive.period_ms: -1 is out of range",
+        ),
+        ("exponent = 0.5", "beta = 0.5", "unknown field `beta`"),
+        ("initial_probability = 0.1", "initial_probability = 1.6", "1.6 is no probability"),
+        ("weight = 0.5, ", "", "mechanism.deoc.gate.weight: missing; the gate random needs it"),
+        ("idle_delay_ms = 10", "idle_delay_ms = 0", "mechanism.peoc.control: cannot be: idle_delay_ns is 0"),
+        ("tolerance = 4", "tolerance = -4", "mechanism.rate.control: cannot be: tolerances = -4"),
+        ("load = 0.9", "load = 0", "cannot be: load = 0 is out of range"),
+        ("algorithm = \"loss\"", "algorithm = \"lost\"", "unknown variant `lost`"),
+        ("announces = { algorithm = \"loss\", validity_ms = 500 }", "", "add mechanism.loss.announces = "),
+    ] {
+        assert!(CONTROLLED.contains(from), "{from}");
+        let error = Plan::parse(&CONTROLLED.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{to}: {error}");
     }
 }
 

@@ -3,24 +3,26 @@
 //! A stateful node may have a controller. It stands at the node's ingress, before gate and line, and is asked once about
 //! each new request, with the time and the node that the request would go on to. What it holds back gets a 503 from this
 //! node and costs it no service. It is told of every response to what it let through: the code, the time since the node sent
-//! the request on, and the advice that the next node gave with it (RFC 7339), if that node gives any. Copies are not asked
+//! the request on, and what the next node announced with it (RFC 7339, RFC 7415), if that node does. Copies are not asked
 //! about: a stateful node knows them, and what it let in once it does not refuse later.
 //!
 //! | an algorithm that | uses |
 //! |---|---|
 //! | learns from refusals only (DEOC) | `code` 503 against 200 |
 //! | estimates load from delay (PEOC) | `delay_ns` |
-//! | is told what to hold back (RFC 7339 loss) | `advice` |
-//! | is told a rate (RFC 7415) | `now`, and a bucket of its own |
+//! | is told what to hold back (RFC 7339 loss) | `announcement` |
+//! | is told a rate (RFC 7415) | `announcement`, `now`, and a bucket of its own |
 //!
 //! Periods need no timer: a controller compares `now` with the end of its period whenever it is called. Time never runs
 //! backwards. One controller serves all nodes that its node sends to, and is told which one is meant (`next`).
 //!
-//! Algorithms live in `overload`, where the product can use them; what stands here is how a simulation asks them.
+//! Algorithms live in `overload`, where the product can use them, and `edge` adapts them; what stands here is how a
+//! simulation asks them.
 
 use std::fmt::Debug;
 
-use overload::{Advice, Nanos, TokenBucket};
+use overload::distributed::Announcement;
+use overload::{Nanos, TokenBucket};
 
 /// A new request that is about to enter a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub struct Response {
     /// Time since the node first sent the request on.
     pub delay_ns: Nanos,
     /// What the answering node says about overload.
-    pub advice: Option<Advice>,
+    pub announcement: Option<Announcement>,
 }
 
 /// Decides which new requests a node takes in.

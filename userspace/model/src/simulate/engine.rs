@@ -14,7 +14,8 @@
 
 mod responses;
 
-use overload::{Advice, Nanos};
+use overload::Nanos;
+use overload::distributed::Announcement;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -59,7 +60,7 @@ enum Event {
     /// A message reaches a node.
     Reached(u32, Message),
     /// A response reaches the transaction's sender.
-    Answered(u32, u16, Option<Advice>),
+    Answered(u32, u16, Option<Announcement>),
     /// Time to look at the lines.
     Look,
 }
@@ -140,8 +141,8 @@ impl<'a> Engine<'a> {
             Event::Served(node) => self.served(node as usize),
             Event::Timer(transaction, number) => self.timer(transaction, number),
             Event::Reached(node, message) => self.arrive(node as usize, message),
-            Event::Answered(transaction, code, advice) => {
-                self.deliver(transaction, code, advice);
+            Event::Answered(transaction, code, announcement) => {
+                self.deliver(transaction, code, announcement);
                 self.transactions.release(transaction);
             }
             Event::Look => self.look(),
@@ -284,6 +285,7 @@ impl<'a> Engine<'a> {
             return;
         }
         let share_hash = self.share_hash(node, message.transaction);
+        self.stations[node].hear(self.now, self.transactions.get(message.transaction).sender);
         match self.stations[node].arrive(self.now, message, share_hash) {
             Taken::In | Taken::WillBeRefused => {}
             Taken::Dropped => self.transactions.release(message.transaction),
@@ -313,8 +315,8 @@ impl<'a> Engine<'a> {
     }
 
     fn refuse(&mut self, node: usize, message: Message) {
-        let advice = self.stations[node].advice(self.now);
-        self.respond(message, UNAVAILABLE, advice);
+        let announcement = self.stations[node].announce(self.now);
+        self.respond(message, UNAVAILABLE, announcement);
     }
 
     fn serve(&mut self, node: usize) {
@@ -350,8 +352,8 @@ impl<'a> Engine<'a> {
             station.outcome.useless += station.one(self.now);
         }
         if described.routes.is_empty() {
-            let advice = self.stations[node].advice(self.now);
-            self.respond(message, OK, advice);
+            let announcement = self.stations[node].announce(self.now);
+            self.respond(message, OK, announcement);
         } else if described.state == State::Stateless {
             self.send(place, message);
             self.transactions.release(message.transaction);

@@ -62,10 +62,11 @@ pub const OF_CALLS: [Measure<Counted>; 9] = [
 ];
 
 /// Of whole runs, beside those of their calls.
-pub const OF_RUNS: [Measure<Outcome>; 4] = [
+pub const OF_RUNS: [Measure<Outcome>; 5] = [
     measure("delay_p50_s", "median delay of calls answered in time", |o: &Outcome| o.delay_quantile_s(0.5)),
     measure("delay_p99_s", "99th percentile of it", |o: &Outcome| o.delay_quantile_s(0.99)),
     measure("fairness", "Jain's index over the answered shares of the sources", Outcome::fairness),
+    measure("goodput_fairness", "Jain's index over the goodputs of the sources", Outcome::goodput_fairness),
     measure("events", "events simulated", |o: &Outcome| o.events as f64),
 ];
 

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use overload::distributed::{RateShare, RateShareConfig};
 use overload::{AnyGate, Discipline, GateConfig, Nanos, QueueCapacity};
 
 use super::controller::MakeController;
@@ -63,6 +64,18 @@ pub enum State {
     Stateful,
 }
 
+/// What a node's responses say about overload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Announces {
+    /// Which share of the requests its gate wants to be spared (RFC 7339).
+    Loss {
+        /// How long that holds.
+        validity_ms: u32,
+    },
+    /// How many requests a second the sender may send (RFC 7415).
+    Rate(RateShareConfig),
+}
+
 /// A place that serves messages.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -80,8 +93,8 @@ pub struct Node {
     pub max_wait_ns: Option<Nanos>,
     /// What saying no costs the server; 0 is a refusal in front of it. Paid refusals wait in the control lane.
     pub refusal_ns: Nanos,
-    /// For how long the overload advice in its responses holds (RFC 7339); `None` gives none.
-    pub advice_validity_ms: Option<u32>,
+    /// What its responses say about overload, if anything.
+    pub announces: Option<Announces>,
     /// What is done with a served request, if there is a way on.
     pub state: State,
     /// Decides at the ingress of a stateful node which new requests may go on.
@@ -103,7 +116,7 @@ impl Node {
             capacity: QueueCapacity { control: 0, new: room, copy },
             max_wait_ns: None,
             refusal_ns: 0,
-            advice_validity_ms: None,
+            announces: None,
             state: State::Stateless,
             controller: None,
             routes: Vec::new(),
@@ -218,6 +231,13 @@ impl Scenario {
                 &key("control"),
                 "needs state = \"stateful\" and a way on (to), since it learns from the responses".to_owned(),
             );
+        }
+        if let Some(Announces::Rate(config)) = &node.announces
+            && let Err(error) = RateShare::new(config)
+        {
+            for problem in error.problems {
+                problems.add(&key("announces"), format!("cannot be: {problem}"));
+            }
         }
         if let Err(error) = AnyGate::new(&node.gate, node.room(), node.rate.guess_per_s()) {
             for problem in error.problems {

@@ -200,6 +200,12 @@ impl Outcome {
     pub fn fairness(&self) -> f64 {
         jain(self.sources.iter().map(|source| source.answered as f64 / source.offered.max(1) as f64))
     }
+
+    /// Jain's index over the sources' numbers of answered calls: 1 when the goodput is shared equally, whoever asks for more.
+    #[must_use]
+    pub fn goodput_fairness(&self) -> f64 {
+        jain(self.sources.iter().map(|source| source.answered as f64))
+    }
 }
 
 /// The least that a histogram needs; it grows with what is recorded.

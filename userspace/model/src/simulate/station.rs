@@ -3,13 +3,14 @@
 //! Every decision is that of `overload`: this file only asks gate and line in the order in which the worker does, and
 //! serves one message at a time.
 
+use overload::distributed::{Announcement, RateShare};
 use overload::{
     AnyGate, CallQueue, ConfigError, Decision, Discipline, Feedback, Gate, GateConfig, GateState, Lane,
     Nanos, RateConfig, ServiceRate, ShedReason, Threshold,
 };
 
 use super::law::Amounts;
-use super::network::Node;
+use super::network::{Announces, Node};
 use super::outcome::NodeOutcome;
 use super::rate::RateClock;
 use super::stream::{Owner, Purpose, stream};
@@ -44,6 +45,22 @@ pub(super) enum Taken {
     WillBeRefused,
 }
 
+/// What a node's responses say about overload, at work.
+#[derive(Debug)]
+enum Announcer {
+    Loss(Feedback),
+    Rate(RateShare),
+}
+
+impl Announcer {
+    fn new(announces: &Announces) -> Result<Self, ConfigError> {
+        match announces {
+            Announces::Loss { validity_ms } => Ok(Self::Loss(Feedback::new(*validity_ms, 0))),
+            Announces::Rate(config) => RateShare::new(config).map(Self::Rate),
+        }
+    }
+}
+
 /// A node at work.
 #[derive(Debug)]
 pub(super) struct Station {
@@ -54,8 +71,8 @@ pub(super) struct Station {
     speed: RateClock,
     refusal_ns: Nanos,
     max_wait_ns: Option<Nanos>,
-    feedback: Option<Feedback>,
-    /// Only where a threshold is a time: it follows the measured rate, as in the product.
+    announcer: Option<Announcer>,
+    /// Only where a threshold is a time, or rates are given away: both follow the measured rate, as in the product.
     measured: Option<ServiceRate>,
     warm_up_ns: Nanos,
     /// Nothing has changed since then.
@@ -72,6 +89,7 @@ impl Station {
             // Refusals that have to be written wait, too; they get as much room as what they refuse.
             capacity.control = capacity.new;
         }
+        let gives_rates = matches!(node.announces, Some(Announces::Rate(_)));
         Ok(Self {
             gate: AnyGate::new(&node.gate, node.room(), guess_per_s)?,
             line: CallQueue::new(node.gate.discipline(), capacity),
@@ -80,8 +98,8 @@ impl Station {
             speed: RateClock::new(&node.rate, stream(seed, Owner::Node(index), Purpose::Phases)),
             refusal_ns: node.refusal_ns,
             max_wait_ns: node.max_wait_ns,
-            feedback: node.advice_validity_ms.map(|validity_ms| Feedback::new(validity_ms, 0)),
-            measured: (guess_per_s > 0.0 && !is_in_messages(&node.gate)).then(|| {
+            announcer: node.announces.as_ref().map(Announcer::new).transpose()?,
+            measured: (guess_per_s > 0.0 && (!is_in_messages(&node.gate) || gives_rates)).then(|| {
                 let config = RateConfig { initial_per_s: guess_per_s, ..RateConfig::default() };
                 ServiceRate::new(config, 0)
             }),
@@ -106,10 +124,23 @@ impl Station {
         self.line.len()
     }
 
-    /// What the gate would tell clients that take part in overload control.
-    pub(super) fn advice(&mut self, now: Nanos) -> Option<overload::Advice> {
-        let word = self.gate.word();
-        self.feedback.as_mut().map(|feedback| feedback.advise(word, now))
+    /// A message of this sender has come.
+    pub(super) fn hear(&mut self, now: Nanos, sender: u32) {
+        if let Some(Announcer::Rate(share)) = &mut self.announcer {
+            share.hear(now, u64::from(sender));
+        }
+    }
+
+    /// What clients that take part in overload control are told.
+    pub(super) fn announce(&mut self, now: Nanos) -> Option<Announcement> {
+        let (word, in_system) = (self.gate.word(), self.in_system());
+        Some(match self.announcer.as_mut()? {
+            Announcer::Loss(feedback) => feedback.advise(word, now).into(),
+            Announcer::Rate(share) => {
+                let rate_per_s = self.measured.as_ref().map_or(0.0, ServiceRate::rate_per_s);
+                share.announce(now, in_system, rate_per_s)
+            }
+        })
     }
 
     /// Adds the time up to now, in which nothing has changed.
@@ -263,6 +294,9 @@ fn is_in_messages(gate: &GateConfig) -> bool {
     match gate {
         GateConfig::Hysteretic(config) => {
             messages(config.admit_below) && messages(config.shed_at) && messages(config.discard_at)
+        }
+        GateConfig::Random(config) => {
+            messages(config.low) && messages(config.high) && messages(config.buffer)
         }
         GateConfig::TailDrop { buffer: Threshold::Messages(_) }
         | GateConfig::Fifo { buffer: Threshold::Messages(_) } => true,

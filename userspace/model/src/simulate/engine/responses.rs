@@ -1,6 +1,6 @@
 //! What responses do: they end transactions, one stateful node after the other, until a client has its answer.
 
-use overload::Advice;
+use overload::distributed::Announcement;
 
 use super::{Engine, Event, OK, TIMEOUT, TRYING};
 use crate::simulate::controller::Response;
@@ -10,18 +10,18 @@ use crate::simulate::transaction::{Progress, Transaction};
 
 impl Engine<'_> {
     /// Sends a response back the way its message came. The message's reference goes with it.
-    pub(super) fn respond(&mut self, message: Message, code: u16, advice: Option<Advice>) {
+    pub(super) fn respond(&mut self, message: Message, code: u16, announcement: Option<Announcement>) {
         if message.travelled_ns == 0 {
-            self.deliver(message.transaction, code, advice);
+            self.deliver(message.transaction, code, announcement);
             self.transactions.release(message.transaction);
         } else {
             let at = self.now + message.travelled_ns;
-            self.agenda.push_anywhere(at, Event::Answered(message.transaction, code, advice));
+            self.agenda.push_anywhere(at, Event::Answered(message.transaction, code, announcement));
         }
     }
 
     /// A response reaches the sender of a transaction.
-    pub(super) fn deliver(&mut self, index: u32, code: u16, advice: Option<Advice>) {
+    pub(super) fn deliver(&mut self, index: u32, code: u16, announcement: Option<Announcement>) {
         let transaction = self.transactions.get_mut(index);
         match (transaction.progress, code) {
             (Progress::Finished, _) => return,
@@ -38,7 +38,7 @@ impl Engine<'_> {
         match self.node_of(transaction.sender) {
             None => self.count(&transaction, code, given_up),
             Some(node) => {
-                self.tell_controller(node, &transaction, code, advice);
+                self.tell_controller(node, &transaction, code, announcement);
                 let message = Message {
                     transaction: transaction.above,
                     copy: false,
@@ -50,14 +50,20 @@ impl Engine<'_> {
         }
     }
 
-    fn tell_controller(&mut self, node: usize, transaction: &Transaction, code: u16, advice: Option<Advice>) {
+    fn tell_controller(
+        &mut self,
+        node: usize,
+        transaction: &Transaction,
+        code: u16,
+        announcement: Option<Announcement>,
+    ) {
         if self.controllers[node].is_none() {
             return;
         }
         let next = self.route(transaction.sender as usize, transaction.identity).to;
         let delay_ns = self.now - transaction.first_sent;
         if let Some(controller) = &mut self.controllers[node] {
-            controller.respond(&Response { now: self.now, next, code, delay_ns, advice });
+            controller.respond(&Response { now: self.now, next, code, delay_ns, announcement });
         }
     }
 

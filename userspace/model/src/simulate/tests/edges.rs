@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use super::tandem::network;
 use super::{assert_near, of_calls, outcomes};
-use crate::simulate::{Controller, FixedCap, MakeController, Request, Response, Scenario, State, run};
+use crate::simulate::{
+    Announces, Controller, FixedCap, MakeController, Request, Response, Scenario, State, run,
+};
 
 /// Notes everything; lets in what its number allows.
 #[derive(Debug, Clone)]
@@ -62,7 +64,7 @@ fn a_controller_is_asked_once_for_each_call_and_told_each_final_response() {
     assert!(told.iter().all(|response| response.code == 200 && [3, 4].contains(&response.next)));
     // Two hops of 10 ms and a service.
     assert!(told.iter().all(|response| response.delay_ns > 20_000_000 && response.delay_ns < 100_000_000));
-    assert!(told.iter().all(|response| response.advice.is_none()));
+    assert!(told.iter().all(|response| response.announcement.is_none()));
     let times: Vec<u64> = seen
         .iter()
         .map(|seen| match seen {
@@ -84,19 +86,19 @@ fn what_a_controller_holds_back_is_refused_without_service() {
 }
 
 #[test]
-fn refusals_time_outs_and_advice_of_the_next_node_are_told() {
+fn refusals_time_outs_and_announcements_of_the_next_node_are_told() {
     let (seen, _) = witnessed(true, |scenario| {
         for core in &mut scenario.nodes[3..] {
             core.rate = "100".parse().unwrap();
             core.gate = super::hysteretic(5, 10, 20, 0.4);
             core.capacity = overload::QueueCapacity { control: 0, new: 20, copy: 20 };
-            core.advice_validity_ms = Some(500);
+            core.announces = Some(Announces::Loss { validity_ms: 500 });
         }
     });
-    let advised = |percent: u8, code: u16| {
+    let advised = |percent: u32, code: u16| {
         seen.iter().any(|seen| {
-            matches!(seen, Seen::Told(Response { code: found, advice: Some(advice), .. })
-                if *found == code && advice.percent == percent)
+            matches!(seen, Seen::Told(Response { code: found, announcement: Some(announcement), .. })
+                if *found == code && announcement.value == percent)
         })
     };
     // In overload 60 % are to be kept back; what is refused in normal state there is none.
