@@ -15,8 +15,16 @@
 /* Settings. Written before the verifier runs, which then folds them into the code: an unused branch costs
  * nothing. */
 
-/* Secret of the transaction hash; words 2 and 3 become the multipliers of its lanes (txn.h). */
-const volatile __u64 seed[4];
+/*
+ * Secret key of the transaction hash (txn.h): of each position the low half of its word, then the high one. One
+ * position a word of the longest datagram; then two of the source address, one that the last of them shares with
+ * the second sum, one that lets a step of the loop end behind the others, and two of the finisher.
+ */
+#define HASHED_LEN_MAX	  4096
+#define ADDRESS_POSITION  (HASHED_LEN_MAX / 8)
+#define FINISHER_POSITION (ADDRESS_POSITION + 4)
+#define HASH_KEY_WORDS	  (2 * (FINISHER_POSITION + 2))
+const volatile __u32 hash_key[HASH_KEY_WORDS];
 
 /* Bit n: service n owes a reply to what its gate sheds. */
 const volatile __u64 reply_owed;

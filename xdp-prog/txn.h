@@ -2,11 +2,11 @@
 /*
  * The transaction hash: a keyed 64-bit hash of the source address and of the whole datagram, apart from
  * leading CR/LF and from the marker. Every copy of one request has the same hash, at every worker, and every
- * other request has another one. `userspace/sip` (txn.rs) is the same function; tests/agreement.rs compares
- * them.
+ * other request has another one. `userspace/sip` (txn.rs) is the same function and says why nobody who can choose
+ * bytes can choose collisions, or his share of the gate; tests/agreement.rs compares the two.
  *
- * Two lanes of multiplications run side by side; the multipliers are secret, so that nobody who can choose
- * bytes can choose collisions or his share of the gate.
+ * Two sums of products of 32-bit halves, each with a secret word of its own added (NH of UMAC), and
+ * SipHash-1-3 of the two and of the length. No product waits for another one.
  */
 #ifndef SIPWEIR_TXN_H
 #define SIPWEIR_TXN_H
@@ -16,22 +16,17 @@
 #include "request_uri.h"
 #include "words.h"
 
-/* Words of the longest datagram: Settings refuses a max_frame_len above 4096. */
-#define HASH_WORDS_MAX 512
-
 /* Words hashed for one comparison with the end of the packet. */
 #define HASH_UNROLL 4
 
-/* Words up to and across a marker, which stands in the start line; and one more. */
-#define MARKED_WORDS_MAX (START_LINE_MAX / 8 + 2)
+/* Words up to and across a marker, which stands in the start line. */
+#define MARKED_WORDS_MAX (START_LINE_MAX / 8 + 1)
 
-/* The golden ratio's bits: salts the length, and the share apart from other uses of the hash. */
-#define HASH_SALT  0x9e3779b97f4a7c15ULL
+/* The golden ratio's bits: salts the share apart from other uses of the hash. */
 #define SHARE_SALT 0x9e3779b97f4a7c15ULL
 
-struct lanes {
+struct sums {
 	__u64 a, b;
-	__u64 multiplier_a, multiplier_b;
 };
 
 static __always_inline __u64 rotate_left(__u64 x, int bits)
@@ -50,51 +45,54 @@ static __always_inline __u64 mix64(__u64 x)
 	return x;
 }
 
-static __always_inline void hash_even(struct lanes *lanes, __u64 word)
+/* The key from the position of the word at a byte offset of the datagram on; cut for the verifier. */
+static __always_inline const volatile __u32 *key_at(__u64 offset)
 {
-	lanes->a = rotate_left((lanes->a ^ word) * lanes->multiplier_a, 29);
+	asm volatile("%0 &= %1" : "+r"(offset) : "i"(HASHED_LEN_MAX - 8));
+	return (const volatile __u32 *)((const volatile __u8 *)hash_key + offset);
 }
 
-static __always_inline void hash_odd(struct lanes *lanes, __u64 word)
+/* The empty assembly keeps the compiler from loading the words of a step all at once, more than there are
+ * registers. */
+static __always_inline void hash_word(struct sums *sums, const volatile __u32 *key, __u64 word)
 {
-	lanes->b = rotate_left((lanes->b ^ word) * lanes->multiplier_b, 31);
+	__u32 low = word, high = word >> 32;
+
+	sums->a += (__u64)(__u32)(low + key[0]) * (__u32)(high + key[1]);
+	sums->b += (__u64)(__u32)(low + key[2]) * (__u32)(high + key[3]);
+	asm volatile("" : "+r"(sums->a), "+r"(sums->b) : : "memory");
 }
 
-static __always_inline void hash_word(struct lanes *lanes, __u64 index, __u64 word)
-{
-	if (index & 1)
-		hash_odd(lanes, word);
-	else
-		hash_even(lanes, word);
-}
-
-/* The words of [start, end), no marker inside: four at a time, then one by one, then the last bytes. */
-static __always_inline void hash_plain(const struct window *window, struct lanes *lanes, __u64 start,
-				       __u64 end)
+/*
+ * The words of [start, end), no marker inside: four at a time, then one by one, then the last bytes. `origin`:
+ * where the datagram would begin if no marker stood in front.
+ */
+static __always_inline void hash_plain(const struct window *window, struct sums *sums, __u64 origin,
+				       __u64 start, __u64 end)
 {
 	__u64 pos = start, word;
 
-	for (int i = 0; i < HASH_WORDS_MAX / HASH_UNROLL; i++) {
+	for (int i = 0; i < HASHED_LEN_MAX / 8 / HASH_UNROLL; i++) {
 		__u8 *p = window->data + bounded(pos);
+		const volatile __u32 *key = key_at(pos - origin);
 		__u64 *words = (__u64 *)p;
 
 		if (bytes_left(pos, end) < 8 * HASH_UNROLL || p + 8 * HASH_UNROLL > window->end)
 			break;
-		hash_even(lanes, from_le64(words[0]));
-		hash_odd(lanes, from_le64(words[1]));
-		hash_even(lanes, from_le64(words[2]));
-		hash_odd(lanes, from_le64(words[3]));
+#pragma unroll
+		for (int j = 0; j < HASH_UNROLL; j++)
+			hash_word(sums, key + 2 * j, from_le64(words[j]));
 		pos = bounded(pos + 8 * HASH_UNROLL);
 	}
 #pragma unroll
 	for (int i = 0; i < HASH_UNROLL - 1; i++) {
 		if (bytes_left(pos, end) < 8 || !word_at(window, pos, &word))
 			break;
-		hash_word(lanes, i, word);
+		hash_word(sums, key_at(pos - origin), word);
 		pos = bounded(pos + 8);
 	}
 	if (bytes_left(pos, end) > 0 && last_bytes(window, end, end - pos, &word))
-		hash_word(lanes, (pos - start) >> 3, word);
+		hash_word(sums, key_at(pos - origin), word);
 }
 
 /*
@@ -133,36 +131,81 @@ __noinline __u64 marked_word(struct xdp_md *ctx, struct message *message, __u32 
 	return low_bytes(word, own) | behind << ((8 * own) & 63);
 }
 
+/* The round of SipHash. */
+static __always_inline void sip_round(__u64 *v)
+{
+	v[0] += v[1];
+	v[1] = rotate_left(v[1], 13) ^ v[0];
+	v[0] = rotate_left(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotate_left(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotate_left(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotate_left(v[1], 17) ^ v[2];
+	v[2] = rotate_left(v[2], 32);
+}
+
+static __always_inline void sip_word(__u64 *v, __u64 word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	v[0] ^= word;
+}
+
+static __always_inline __u64 finisher_key(int index)
+{
+	const volatile __u32 *halves = hash_key + 2 * (FINISHER_POSITION + index);
+
+	return halves[0] | (__u64)halves[1] << 32;
+}
+
+/* SipHash-1-3 of 23 bytes: the sums, and seven bytes of the length. */
+static __always_inline __u64 finish(const struct sums *sums, __u64 len)
+{
+	__u64 k0 = finisher_key(0), k1 = finisher_key(1);
+	__u64 v[4] = {k0 ^ 0x736f6d6570736575ULL, k1 ^ 0x646f72616e646f6dULL, k0 ^ 0x6c7967656e657261ULL,
+		      k1 ^ 0x7465646279746573ULL};
+
+	sip_word(v, sums->a);
+	sip_word(v, sums->b);
+	sip_word(v, len | 23ULL << 56);
+	v[2] ^= 0xff;
+	sip_round(v);
+	sip_round(v);
+	sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
 /* Never 0, which means "not computed". */
 __noinline __u64 hash_transaction(struct xdp_md *ctx, struct message *message)
 {
 	struct window window = window_of(ctx);
-	struct lanes lanes;
-	__u64 start, end, len, hash;
+	struct sums sums = {};
+	__u64 origin, start, end, len, hash;
 
 	if (!message)
 		return 0;
 	start = message->start;
 	end = message->end;
-	lanes.a = seed[0] ^ from_le64(message->source[0]);
-	lanes.b = seed[1] ^ from_le64(message->source[1]);
-	lanes.multiplier_a = seed[2] | 1;
-	lanes.multiplier_b = seed[3] | 1;
-	len = end - start - message->meta.marker_len;
+	origin = start + message->meta.marker_len;
+	len = end - origin;
+	hash_word(&sums, hash_key + 2 * ADDRESS_POSITION, from_le64(message->source[0]));
+	hash_word(&sums, hash_key + 2 * (ADDRESS_POSITION + 1), from_le64(message->source[1]));
 	if (message->meta.marker_len) {
-		/* The words up to and across the marker, and one more if that makes their number even. */
-		__u64 marker = message->meta.marker_offset, words = ((marker - start) / 16 + 1) * 2, word;
+		/* The words up to and across the marker. */
+		__u64 marker = message->meta.marker_offset, words = (marker - start) / 8 + 1, word;
 
 		for (__u32 i = 0;
 		     i < MARKED_WORDS_MAX && bytes_left(i, words) > 0 && bytes_left(i * 8, len) > 0; i++) {
 			if (bytes_left(start + i * 8, marker) < 8 || !word_at(&window, start + i * 8, &word))
 				word = marked_word(ctx, message, i * 8);
-			hash_word(&lanes, i, word);
+			hash_word(&sums, key_at(i * 8), word);
 		}
-		start += words * 8 + message->meta.marker_len;
+		start = origin + words * 8;
 	}
-	hash_plain(&window, &lanes, start, end);
-	hash = mix64(lanes.a ^ rotate_left(lanes.b, 32) ^ len * HASH_SALT);
+	hash_plain(&window, &sums, origin, start, end);
+	hash = finish(&sums, len);
 	return hash ? hash : 1;
 }
 

@@ -10,7 +10,8 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::Duration;
 
-use xdp_prog::{Classifier, Error, ServiceAddress, Settings};
+use sip::{Seed, TransactionKey};
+use xdp_prog::{Classifier, Error, HashKey, ServiceAddress, Settings};
 
 const SERIES: usize = 15;
 const RUNS_A_SERIES: u32 = 200_000;
@@ -93,12 +94,13 @@ fn with_transactions(plain: &[u8]) -> Result<(), Error> {
 
 fn load(transaction_buckets: u32) -> Result<Classifier, Error> {
     let seed = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x1357_9bdf_0246_8ace, 0xeca8_6420_fdb9_7531];
+    let hash_key = HashKey(Box::new(*TransactionKey::new(&Seed(seed)).words()));
     let service = ServiceAddress { ip: Some(IpAddr::V4(SERVICE)), port: PORT, reply_owed: true };
     Classifier::load(&Settings {
         link_addresses: Some(vec![[2, 0, 0, 0, 0, 1]]),
         vlans: Some([].into()),
         transaction_buckets,
-        ..Settings::new(seed, vec![service])
+        ..Settings::new(hash_key, vec![service])
     })
 }
 

@@ -48,8 +48,8 @@ pub use error::Error;
 pub use load::Classifier;
 pub use meta::Meta;
 pub use settings::{
-    EMERGENCY_NUMBERS_MAX, FRAME_LEN_MAX, FRAME_LEN_MIN, LINK_ADDRESSES_MAX, PROBERS_MAX, ServiceAddress,
-    Settings,
+    EMERGENCY_NUMBERS_MAX, FRAME_LEN_MAX, FRAME_LEN_MIN, HASH_KEY_WORDS, HashKey, LINK_ADDRESSES_MAX,
+    PROBERS_MAX, ServiceAddress, Settings,
 };
 pub use side_door::{Family, SideDoor, SideDoorAttached, SideDoorCounterReader, SideDoorCounters};
 pub use test_run::{Action, BareRun, TestRun};

@@ -151,7 +151,7 @@ impl Classifier {
 }
 
 fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
-    rodata.seed = settings.seed;
+    rodata.hash_key = *settings.hash_key.0;
     rodata.service_ports = settings.port_bitmap();
     rodata.reply_owed = settings.reply_owed_bits();
     rodata.has_exact_v4 = settings.has_exact_v4().into();

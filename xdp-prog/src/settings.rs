@@ -1,4 +1,4 @@
-//! What the program is told before the verifier sees it: services, seed, limits.
+//! What the program is told before the verifier sees it: services, keys, limits.
 //!
 //! [`Settings::check`] refuses what could only be a mistake; the rest of the file turns settings into the bytes of
 //! the program's read-only data and of its service table. Nothing here talks to the kernel.
@@ -25,6 +25,9 @@ pub(crate) const VLAN_WORDS: usize = 4096 / 64;
 /// Ethernet addresses that a host may have on one interface: its own, and those of devices on top of it.
 pub const LINK_ADDRESSES_MAX: usize = 8;
 
+/// Words of the transaction hash's key, as in `maps.h`.
+pub const HASH_KEY_WORDS: usize = 2 * (FRAME_LEN_MAX as usize / 8 + 6);
+
 /// As in `maps.h`.
 pub const EMERGENCY_NUMBERS_MAX: usize = 16;
 /// As in `maps.h`.
@@ -46,11 +49,21 @@ pub struct ServiceAddress {
     pub reply_owed: bool,
 }
 
+/// The secret key of the transaction hash, expanded (`sip::TransactionKey::words`).
+#[derive(Clone, PartialEq, Eq)]
+pub struct HashKey(pub Box<[u32; HASH_KEY_WORDS]>);
+
+impl std::fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HashKey(secret)")
+    }
+}
+
 /// Everything that is fixed while the program is loaded.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Secret of the transaction hash; equal at nodes that share traffic.
-    pub seed: [u64; 4],
+    /// Of the transaction hash; equal at nodes that share traffic.
+    pub hash_key: HashKey,
     /// The services; their order is their index in gate words and metadata. An exact address wins over any address.
     pub services: Vec<ServiceAddress>,
     /// Bytes of the longest packet that fits into a UMEM frame behind its headroom; longer ones pass to the kernel.
@@ -77,9 +90,9 @@ impl Settings {
     /// Settings that leave everything out that can be left out: frames of 2048 bytes, any link, no table, nobody
     /// privileged.
     #[must_use]
-    pub const fn new(seed: [u64; 4], services: Vec<ServiceAddress>) -> Self {
+    pub const fn new(hash_key: HashKey, services: Vec<ServiceAddress>) -> Self {
         Self {
-            seed,
+            hash_key,
             services,
             max_frame_len: 2048,
             not_sip_drop: false,

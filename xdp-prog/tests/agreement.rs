@@ -7,9 +7,9 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use sip::class::{Class, Reason, Verdict};
-use sip::{Seed, Services, classify, parse_packet, share_hash, transaction_hash, verdict_of};
+use sip::{Services, classify, parse_packet, share_hash, transaction_hash, verdict_of};
 use support::{
-    DISCARD, INVITE, Ip, OVERLOAD, Packet, Random, SEED, classifier, decision, gate, set_gates, settings,
+    DISCARD, INVITE, Ip, OVERLOAD, Packet, Random, classifier, decision, gate, key, set_gates, settings,
 };
 use xdp_prog::Classifier;
 
@@ -61,7 +61,7 @@ fn compare(classifier: &Classifier, packet: &Packet, word: u64, tally: &mut Tall
             assert!(!is_open, "{}", text());
             assert_eq!(message.class, Class::Original, "{}: {message:?}", text());
             let hash = transaction_hash(
-                &Seed(SEED),
+                &key(),
                 packet.source(),
                 payload,
                 usize::from(message.start),

@@ -5,8 +5,8 @@ mod support;
 use std::net::IpAddr;
 
 use sip::class::{Class, Reason, Verdict};
-use sip::{Seed, share_hash, transaction_hash};
-use support::{ANY_PORT, CALLER_V4, DISCARD, OVERLOAD, Packet, SEED, classifier, decide, gate, set_gates};
+use sip::{share_hash, transaction_hash};
+use support::{ANY_PORT, CALLER_V4, DISCARD, OVERLOAD, Packet, classifier, decide, gate, key, set_gates};
 
 fn request(first: &str, headers: &str) -> Packet {
     Packet::with(format!("{first}\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\n{headers}\r\nbody"))
@@ -105,7 +105,7 @@ fn the_threshold_is_exact() {
     let mut classifier = classifier();
     for number in 0..200 {
         let packet = invite(&format!("Call-ID: {number}\r\n"));
-        let hash = transaction_hash(&Seed(SEED), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
+        let hash = transaction_hash(&key(), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
         let share = share_hash(hash);
         set_gates(&mut classifier, gate(OVERLOAD, share));
         let outside = (Class::Original, Reason::ShareOutside, Verdict::RingReject);
@@ -138,7 +138,7 @@ fn what_brings_credentials_is_inside_twice_the_share() {
         ("Accept: application/sdp", false),
     ] {
         let packet = invite(&format!("{header}\r\nCall-ID: 1\r\n"));
-        let hash = transaction_hash(&Seed(SEED), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
+        let hash = transaction_hash(&key(), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
         let share = share_hash(hash) >> u32::from(preferred);
         let inside = if preferred { preferred_inside } else { inside };
         set_gates(&mut classifier, gate(OVERLOAD, share + 1));

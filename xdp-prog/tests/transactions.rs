@@ -9,10 +9,8 @@ use afxdp::MappedWords;
 use overload::TransactionState::{self, HandedOver, Queued, Shed};
 use overload::{Known, SLOTS, TransactionTable};
 use sip::class::{Class, Reason, Verdict};
-use sip::{Seed, transaction_hash};
-use support::{
-    ANY_PORT, CALLER_V4, DISCARD, INVITE, OVERLOAD, Packet, Random, SEED, decide, gate, set_gates,
-};
+use sip::transaction_hash;
+use support::{ANY_PORT, CALLER_V4, DISCARD, INVITE, OVERLOAD, Packet, Random, decide, gate, key, set_gates};
 use xdp_prog::{Classifier, Settings};
 
 const WAITS: support::Decision = (Class::Copy, Reason::OriginalWaits, Verdict::Drop);
@@ -41,7 +39,7 @@ fn now(classifier: &Classifier) -> u64 {
 fn hash_of(packet: &Packet) -> u64 {
     let message = sip::classify(&packet.datagram);
     let start = usize::from(message.start);
-    transaction_hash(&Seed(SEED), packet.source(), &packet.datagram, start, message.marker)
+    transaction_hash(&key(), packet.source(), &packet.datagram, start, message.marker)
 }
 
 fn invite(call: u64) -> Packet {
@@ -240,10 +238,7 @@ fn equal_seeds_give_equal_answers_at_every_node() {
         };
         let hash = meta(&classifier);
         assert_eq!(hash, meta(&other));
-        assert_eq!(
-            hash,
-            transaction_hash(&Seed(SEED), IpAddr::V4(CALLER_V4), &invite(call).datagram, 0, None)
-        );
+        assert_eq!(hash, transaction_hash(&key(), IpAddr::V4(CALLER_V4), &invite(call).datagram, 0, None));
     }
     assert_eq!(table(&words).sweep(0..64, now(&classifier)), 0, "what is admitted leaves no trace here");
 }

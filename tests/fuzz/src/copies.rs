@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicU64;
 
 use overload::{Entered, SLOTS, TransactionState, TransactionTable};
-use sip::{Seed, transaction_hash};
+use sip::{Seed, TransactionKey, transaction_hash};
 
 /// 16 MiB, the default of `transactions.memory_mib`.
 const BUCKETS: usize = 1 << 18;
@@ -51,7 +51,7 @@ impl Requests {
     }
 
     /// The hash of one of them: neighbours differ in one byte or two, the hardest case.
-    fn hash(&mut self, seed: &Seed, number: u64) -> u64 {
+    fn hash(&mut self, key: &TransactionKey, number: u64) -> u64 {
         let mut rest = number;
         for digit in (0..10).rev() {
             for place in &self.places {
@@ -60,7 +60,7 @@ impl Requests {
             rest /= 10;
         }
         let source = Ipv4Addr::from(0x0a00_0000 | (number as u32 & 0xffff));
-        transaction_hash(seed, IpAddr::V4(source), &self.text, 0, None)
+        transaction_hash(key, IpAddr::V4(source), &self.text, 0, None)
     }
 }
 
@@ -74,7 +74,7 @@ pub fn run(requests: u64, seed: u64) -> Tally {
     let memory: Vec<AtomicU64> = std::iter::repeat_with(|| AtomicU64::new(0)).take(BUCKETS * SLOTS).collect();
     let table = TransactionTable::new(&memory).expect("a power of two of buckets");
     let word = |lane: u64| (seed + lane).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let seed = Seed([word(1), word(2), word(3), word(4)]);
+    let key = TransactionKey::new(&Seed([word(1), word(2), word(3), word(4)]));
     let mut texts = Requests::new();
 
     let (mut false_copies, mut evicted, mut copies, mut known) = (0_u64, 0_u64, 0_u64, 0_u64);
@@ -90,7 +90,7 @@ pub fn run(requests: u64, seed: u64) -> Tally {
                 known += u64::from(table.recall(hash, at_ns).is_some());
             }
         }
-        let hash = texts.hash(&seed, number);
+        let hash = texts.hash(&key, number);
         false_copies += u64::from(table.recall(hash, now_ns).is_some());
         evicted += u64::from(table.settle(hash, TransactionState::HandedOver, now_ns) == Entered::Evicted);
         if number % COPIED == 0 {

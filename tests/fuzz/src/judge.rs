@@ -9,10 +9,10 @@ use std::net::IpAddr;
 
 use sip::class::{Class, MarkerForm, Method, Reason, Verdict};
 use sip::{
-    Datagram, KernelFindings, Marker, Message, Seed, Services, classify, classify_rest, parse_packet,
-    share_hash, transaction_hash, verdict_of,
+    Datagram, KernelFindings, Marker, Message, Seed, Services, TransactionKey, classify, classify_rest,
+    parse_packet, share_hash, transaction_hash, verdict_of,
 };
-use xdp_prog::{Action, BareRun, Meta, ServiceAddress, Settings};
+use xdp_prog::{Action, BareRun, HashKey, Meta, ServiceAddress, Settings};
 
 use crate::packet::{ANY_PORT, PORT, SERVICE_V4, SERVICE_V6};
 
@@ -28,15 +28,19 @@ pub struct Guard {
     /// For the program.
     pub settings: Settings,
     services: Services,
-    seed: Seed,
+    key: TransactionKey,
 }
 
 impl Guard {
     /// Services of both families that owe replies, and one that owes none.
     #[must_use]
     pub fn new(drop_not_sip: bool) -> Self {
-        let seed =
-            [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+        let key = TransactionKey::new(&Seed([
+            0x0f1e_2d3c_4b5a_6978,
+            0x8796_a5b4_c3d2_e1f0,
+            0x0123_4567_89ab_cdef,
+            0xfedc_ba98_7654_3210,
+        ]));
         let service = |ip, port, reply_owed| ServiceAddress { ip, port, reply_owed };
         let services = vec![
             service(Some(IpAddr::from(SERVICE_V4)), PORT, true),
@@ -48,10 +52,10 @@ impl Guard {
         let settings = Settings {
             max_frame_len: FRAME_LEN,
             not_sip_drop: drop_not_sip,
-            ..Settings::new(seed, services)
+            ..Settings::new(HashKey(Box::new(*key.words())), services)
         };
         let services = Services::new(settings.services.iter().map(|service| (service.ip, service.port)));
-        Self { settings, services, seed: Seed(seed) }
+        Self { settings, services, key }
     }
 
     /// Compares a run of the program on `packet`, under the gate word `word`, with what user space makes of it.
@@ -78,7 +82,7 @@ impl Guard {
             payload,
             datagram,
             service,
-            seed: &self.seed,
+            key: &self.key,
             gate: Gate::of(word),
         };
         let judged = match run.meta {
@@ -135,14 +139,14 @@ struct Opinion<'a> {
     payload: &'a [u8],
     datagram: Datagram,
     service: u8,
-    seed: &'a Seed,
+    key: &'a TransactionKey,
     gate: Gate,
 }
 
 impl Opinion<'_> {
     fn hash(&self) -> u64 {
         let (source, start) = (self.datagram.source.ip(), usize::from(self.message.start));
-        transaction_hash(self.seed, source, self.payload, start, self.message.marker)
+        transaction_hash(self.key, source, self.payload, start, self.message.marker)
     }
 
     /// Why an original is admitted or shed, and which of the two; `None` while the gate is open.
@@ -247,10 +251,10 @@ mod tests {
         let mut packet = Vec::new();
         Shape::PLAIN.write(OPTIONS, &mut packet);
         let marker = Marker { form: MarkerForm::Field, copy: 0, offset: 21, len: 6 };
-        let seed = Guard::new(false).seed;
+        let key = Guard::new(false).key;
         let meta = Meta {
             arrival_ns: 1,
-            txn_hash: transaction_hash(&seed, [198, 51, 100, 7].into(), OPTIONS, 0, Some(marker)),
+            txn_hash: transaction_hash(&key, [198, 51, 100, 7].into(), OPTIONS, 0, Some(marker)),
             payload_offset: 42,
             payload_len: OPTIONS.len() as u16,
             start_line_len: 27,

@@ -173,11 +173,11 @@ fn every_truncation_of_a_torture_message_is_classified_and_answered_or_refused()
 
 #[test]
 fn a_marked_torture_request_is_a_copy_and_the_same_transaction() {
-    let seed = sip::Seed([5, 6, 7, 8]);
+    let key = sip::TransactionKey::new(&sip::Seed([5, 6, 7, 8]));
     let source = [192, 0, 2, 7].into();
     let hash = |datagram: &[u8]| {
         let message = classify(datagram);
-        sip::transaction_hash(&seed, source, datagram, message.start.into(), message.marker)
+        sip::transaction_hash(&key, source, datagram, message.start.into(), message.marker)
     };
     for (name, class, ..) in TABLE {
         if matches!(class, Response | NotSip) {

@@ -18,7 +18,7 @@ use afxdp::MappedWords;
 use clap::Args as ClapArgs;
 use overload::{GateState, GateWord};
 use serde::Serialize;
-use sip::{Class, Reason, Seed, Services, Verdict};
+use sip::{Class, Reason, Seed, Services, TransactionKey, Verdict};
 
 use crate::config::{Config, Listen, Privileges};
 use crate::privileged::Privileged;
@@ -107,7 +107,12 @@ struct UserAnswer {
     message: Option<(sip::Message, Option<u64>)>,
 }
 
-fn user_space(packet: &[u8], services: &Services, privileged: &Privileged, seed: &Seed) -> UserAnswer {
+fn user_space(
+    packet: &[u8],
+    services: &Services,
+    privileged: &Privileged,
+    key: &TransactionKey,
+) -> UserAnswer {
     match sip::parse_packet(packet, services, FRAME_BYTES_MAX as usize) {
         Err((class, reason)) => UserAnswer {
             answer: Answer::new(class, Verdict::Pass, reason),
@@ -121,7 +126,7 @@ fn user_space(packet: &[u8], services: &Services, privileged: &Privileged, seed:
             let message = privileged.raise(sip::classify(payload), payload, datagram.source.ip());
             let start = usize::from(message.start);
             let hash = Memory::remembers(message.class)
-                .then(|| sip::transaction_hash(seed, datagram.source.ip(), payload, start, message.marker));
+                .then(|| sip::transaction_hash(key, datagram.source.ip(), payload, start, message.marker));
             let request =
                 !matches!(message.class, Class::Response | Class::Keepalive | Class::Stun | Class::NotSip);
             UserAnswer {
@@ -168,7 +173,8 @@ pub fn main(args: &Args) -> ExitCode {
     let services = Services::new(endpoints.iter().copied());
     let privileges = config.as_ref().map(|config| config.privileges.clone()).unwrap_or_default();
     let privileged = Privileged::new(&privileges);
-    let kernel = match load(&endpoints, seed, &privileges) {
+    let key = TransactionKey::new(&Seed(seed));
+    let kernel = match load(&endpoints, &key, &privileges) {
         Ok(kernel) => Some(kernel),
         Err(error) => {
             eprintln!("sipweir: without the XDP program's answers (\"kernel\": null): {error}");
@@ -187,7 +193,7 @@ pub fn main(args: &Args) -> ExitCode {
         let result = source::packets(file, &endpoints, &mut |recorded| {
             let source::Recorded { index, packet, .. } = recorded;
             at_ns = recorded.at_ns.unwrap_or(at_ns);
-            let user = user_space(packet, &services, &privileged, &Seed(seed));
+            let user = user_space(packet, &services, &privileged, &key);
             let hash = user.message.and_then(|(_, hash)| hash);
             let seen = user
                 .message
@@ -241,7 +247,7 @@ fn display(file: &Path) -> std::path::Display<'_> {
 
 fn load(
     endpoints: &[(Option<IpAddr>, u16)],
-    seed: [u64; 4],
+    key: &TransactionKey,
     privileges: &Privileges,
 ) -> Result<xdp_prog::Classifier, xdp_prog::Error> {
     let address = |(ip, port): &(Option<IpAddr>, u16)| xdp_prog::ServiceAddress {
@@ -255,7 +261,10 @@ fn load(
         emergency_numbers: privileges.number_keys(),
         probers: privileges.networks(),
         transaction_buckets: memory::BUCKETS,
-        ..xdp_prog::Settings::new(seed, endpoints.iter().map(address).collect())
+        ..xdp_prog::Settings::new(
+            xdp_prog::HashKey(Box::new(*key.words())),
+            endpoints.iter().map(address).collect(),
+        )
     })?;
     for service in 0..endpoints.len() {
         classifier.publish_gate(service, 0, GateWord::new(GateState::Overload, u32::MAX).bits())?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use afxdp::{CopyMode, EgressConfig, EgressPort, MappedWords, QueuePort};
 use anyhow::Context;
-use sip::Seed;
+use sip::{Seed, TransactionKey};
 
 use crate::body::LARGE_LEN;
 use crate::clock;
@@ -109,6 +109,7 @@ struct Instance {
     door: Door,
     attached: xdp_prog::Attached,
     workers: Vec<Running>,
+    key: Arc<TransactionKey>,
     transactions: Option<Arc<MappedWords>>,
     occupancy: Arc<Occupancy>,
     stop: Arc<AtomicBool>,
@@ -128,11 +129,12 @@ impl Instance {
         let cores =
             cores::choose(&config.interface, queues, config.workers.cores.as_deref(), &cores::available())?;
         let plan = Plan::new(config, queues)?;
-        let seed = config.seed.as_ref().map_or_else(rand::random, |seed| seed.0);
+        let seed = Seed(config.seed.as_ref().map_or_else(rand::random, |seed| seed.0));
+        let key = Arc::new(TransactionKey::new(&seed));
 
         let stack = netdev::Stack::on(interface.index)?;
         let devices = stack.indexes.clone();
-        let settings = plan.settings(config, stack, seed);
+        let settings = plan.settings(config, stack, &key);
         let classifier = xdp_prog::Classifier::load(&settings)?;
         let door = Door::load(&settings, &devices)?;
         let attach_mode = match config.xdp.mode {
@@ -174,6 +176,7 @@ impl Instance {
             door,
             attached,
             workers: Vec::new(),
+            key,
             transactions,
             occupancy: Arc::new(Occupancy::default()),
             stop: Arc::new(AtomicBool::new(false)),
@@ -273,7 +276,8 @@ impl Instance {
             lane_of_service: plan.lane_of_service.clone(),
             gates: Arc::clone(gates),
             queue,
-            seed: Seed(settings.seed),
+            seed: *self.key.seed(),
+            key: Arc::clone(&self.key),
             transactions: Transactions::new(self.transactions.clone()),
             privileged: Privileged::new(&config.privileges),
             local: self.local.clone(),

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use afxdp::{MappedWords, QueuePort};
 use arrayvec::ArrayVec;
 use overload::{Gate, Lane as Queue, Served, TransactionState};
-use sip::Seed;
+use sip::{Seed, TransactionKey};
 use xdp_prog::abi::QUEUES_MAX;
 
 use crate::body::Body;
@@ -85,8 +85,10 @@ pub struct Parts {
     pub gates: Arc<MappedWords>,
     /// Which NIC queue.
     pub queue: u32,
-    /// Secret of the transaction hash.
+    /// Secret of all hashes but the transaction's.
     pub seed: Seed,
+    /// Of the transaction hash.
+    pub key: Arc<TransactionKey>,
     /// Which requests were seen lately.
     pub transactions: Transactions,
     /// Whom the configuration exempts from the gate.

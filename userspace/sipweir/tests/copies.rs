@@ -3,14 +3,15 @@
 mod support;
 
 use overload::{Known, TransactionState, TransactionTable};
-use sip::{Class, Method, Seed};
+use sip::{Class, Method, Seed, TransactionKey};
 use sipweir::counters::Outcome;
 use support::{Bench, CONTROL, MS, NEW, Setup, request};
 
 const URI: &str = "sip:b@example.com";
 
 fn hash_of(message: &str) -> u64 {
-    sip::transaction_hash(&Seed([1, 2, 3, 4]), [198, 51, 100, 7].into(), message.as_bytes(), 0, None)
+    let key = TransactionKey::new(&Seed([1, 2, 3, 4]));
+    sip::transaction_hash(&key, [198, 51, 100, 7].into(), message.as_bytes(), 0, None)
 }
 
 /// What the table knows of a message, without counting a copy.

@@ -9,7 +9,7 @@ fn service(ip: Option<IpAddr>, port: u16) -> ServiceAddress {
 }
 
 fn settings(services: Vec<ServiceAddress>) -> Settings {
-    Settings::new([1, 2, 3, 4], services)
+    Settings::new(HashKey(Box::new([7; HASH_KEY_WORDS])), services)
 }
 
 fn refusal(settings: &Settings) -> String {

@@ -6,7 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sip::class::{Class, Reason, Verdict};
-use xdp_prog::{Classifier, ServiceAddress, Settings, TestRun};
+use sip::{Seed, TransactionKey};
+use xdp_prog::{Classifier, HashKey, ServiceAddress, Settings, TestRun};
 
 /// The guarded address and port of the default settings.
 pub(crate) const SERVICE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
@@ -22,14 +23,19 @@ pub(crate) const CALLER_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 pub(crate) const CALLER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 7);
 
 /// Seed of the tests.
-pub(crate) const SEED: [u64; 4] =
+const SEED: [u64; 4] =
     [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+
+/// The key of the transaction hash that belongs to it.
+pub(crate) fn key() -> TransactionKey {
+    TransactionKey::new(&Seed(SEED))
+}
 
 /// Settings of most tests.
 pub(crate) fn settings() -> Settings {
     let service = |ip, port, reply_owed| ServiceAddress { ip, port, reply_owed };
     Settings::new(
-        SEED,
+        HashKey(Box::new(*key().words())),
         vec![
             service(Some(IpAddr::V4(SERVICE_V4)), PORT, true),
             service(Some(IpAddr::V6(SERVICE_V6)), PORT, true),

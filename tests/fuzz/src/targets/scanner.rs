@@ -1,9 +1,11 @@
 //! The scanner on any bytes: class, start line, marker, header lines, Call-ID, hash.
 
+use std::sync::LazyLock;
+
 use sip::headers::{Header, HeaderLines};
 use sip::{
-    Class, KernelFindings, Marker, MarkerForm, Message, Method, Reason, Seed, call_id, call_key, classify,
-    classify_rest, transaction_hash,
+    Class, KernelFindings, Marker, MarkerForm, Message, Method, Reason, Seed, TransactionKey, call_id,
+    call_key, classify, classify_rest, transaction_hash,
 };
 
 const SEED: Seed = Seed([0x1111_2222_3333_4444, 5, 6, 0x7777_8888_9999_aaaa]);
@@ -31,7 +33,8 @@ pub fn scanner(datagram: &[u8]) {
 }
 
 fn hash(datagram: &[u8], message: &Message) -> u64 {
-    let hash = transaction_hash(&SEED, [192, 0, 2, 7].into(), datagram, message.start.into(), message.marker);
+    static KEY: LazyLock<TransactionKey> = LazyLock::new(|| TransactionKey::new(&SEED));
+    let hash = transaction_hash(&KEY, [192, 0, 2, 7].into(), datagram, message.start.into(), message.marker);
     assert_ne!(hash, 0, "0 means that there is none");
     hash
 }

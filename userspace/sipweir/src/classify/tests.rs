@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sip::{Seed, Services};
+use sip::{Seed, Services, TransactionKey};
 
 use super::reply::Replies;
 use super::source::{SourceError, packets};
@@ -11,6 +11,10 @@ use crate::privileged::Privileged;
 
 const ENDPOINTS: [(Option<std::net::IpAddr>, u16); 1] = [(None, 5060)];
 const INVITE: &[u8] = b"INVITE sip:bob@example.com SIP/2.0 rtx=2\r\nTo: <sip:bob@example.com>\r\n\r\n";
+
+fn key() -> TransactionKey {
+    TransactionKey::new(&Seed(SEED))
+}
 
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("sipweir-classify-{}-{name}", std::process::id()));
@@ -46,7 +50,7 @@ fn pcap(link_type: u32, frames: &[&[u8]]) -> Vec<u8> {
 fn a_raw_message_is_answered_as_a_datagram_to_the_service() {
     let path = file("raw.sip", INVITE);
     let found = collect(&path).expect("read");
-    let answer = user_space(&found[0], &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED));
+    let answer = user_space(&found[0], &Services::new(ENDPOINTS), &Privileged::default(), &key());
     assert_eq!(
         (answer.answer.class, answer.answer.verdict, answer.answer.reason),
         ("copy", "ring_retransmission", "marker")
@@ -66,11 +70,11 @@ fn packets_of_a_capture_come_in_order_with_their_tags() {
     let found = collect(&path).expect("read");
     assert_eq!(found, [plain, tagged.clone(), vec![0; 20]]);
     assert_eq!(
-        user_space(&tagged, &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED)).answer.class,
+        user_space(&tagged, &Services::new(ENDPOINTS), &Privileged::default(), &key()).answer.class,
         "copy"
     );
     assert_eq!(
-        user_space(&found[2], &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED)).answer.reason,
+        user_space(&found[2], &Services::new(ENDPOINTS), &Privileged::default(), &key()).answer.reason,
         "not_ip"
     );
     for path in [raw, path] {
@@ -108,7 +112,7 @@ fn pcapng_captures_with_two_tags_are_read() {
     let path = file("two.pcapng", &pcapng(1, &[&plain, &tagged]));
     assert_eq!(collect(&path).expect("read"), [plain, tagged.clone()]);
     assert_eq!(
-        user_space(&tagged, &Services::new(ENDPOINTS), &Privileged::default(), &Seed(SEED)).answer.class,
+        user_space(&tagged, &Services::new(ENDPOINTS), &Privileged::default(), &key()).answer.class,
         "copy"
     );
     let cooked = file("cooked.pcapng", &pcapng(113, &[&[0; 60]]));

@@ -11,6 +11,7 @@ use overload::{
     AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, GateTimes, HystereticConfig,
     QueueCapacity, RandomConfig, RateConfig,
 };
+use sip::TransactionKey;
 use xdp_prog::LINK_ADDRESSES_MAX;
 
 use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service, Taken};
@@ -86,7 +87,7 @@ impl Plan {
     }
 
     /// `stack` is what the host takes from the interface.
-    pub(super) fn settings(&self, config: &Config, stack: Stack, seed: [u64; 4]) -> xdp_prog::Settings {
+    pub(super) fn settings(&self, config: &Config, stack: Stack, key: &TransactionKey) -> xdp_prog::Settings {
         let mut link_addresses = stack.link_addresses;
         if let Taken::Listed(listed) = &config.xdp.link_addresses {
             link_addresses.splice(1..1, listed.iter().map(|address| address.0));
@@ -108,7 +109,7 @@ impl Plan {
         });
         let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
         xdp_prog::Settings {
-            seed,
+            hash_key: xdp_prog::HashKey(Box::new(*key.words())),
             services: services.collect(),
             max_frame_len: self.port.umem.packet_len_max(),
             link_addresses: (config.xdp.link_addresses != Taken::Any).then_some(link_addresses),

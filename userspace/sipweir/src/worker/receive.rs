@@ -284,7 +284,7 @@ impl Worker {
     fn txn_hash(&self, message: &Waiting) -> u64 {
         let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         let start = sip::start_line::skip_line_ends(payload);
-        sip::transaction_hash(&self.parts.seed, message.datagram.source.ip(), payload, start, message.marker)
+        sip::transaction_hash(&self.parts.key, message.datagram.source.ip(), payload, start, message.marker)
     }
 
     /// The lane and the message of a packet from the reject ring.

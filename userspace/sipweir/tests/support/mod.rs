@@ -19,7 +19,7 @@ use overload::{
     SLOTS,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use sip::{Class, Marker, Method, Seed, Services};
+use sip::{Class, Marker, Method, Seed, Services, TransactionKey};
 use sipweir::config::Reply;
 use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
@@ -201,6 +201,7 @@ impl Bench {
             gates: Arc::clone(&gates),
             queue: 0,
             seed: Seed([1, 2, 3, 4]),
+            key: Arc::new(TransactionKey::new(&Seed([1, 2, 3, 4]))),
             transactions: Transactions::new(Some(Arc::clone(&table))),
             privileged: Privileged::default(),
             local: setup.local.clone(),
