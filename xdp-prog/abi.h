@@ -132,7 +132,7 @@ enum gate_state {
  */
 struct packet_meta {
 	__u64 arrival_ns;     /* bpf_ktime_get_ns: CLOCK_MONOTONIC */
-	__u64 txn_hash;	      /* keyed hash of source address and datagram; 0 = not computed */
+	__u64 txn_hash;	      /* keyed hash of source address, service and datagram; 0 = not computed */
 	__u16 payload_offset; /* of the UDP payload */
 	__u16 payload_len;    /* by the UDP header */
 	__u16 start_line_len; /* from the first byte that is not CR/LF up to, not including, the line end; 0 =

@@ -131,7 +131,7 @@ static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct mes
 		message->meta.txn_hash = hash_transaction(ctx, message);
 	if (gate >> GATE_STATE_SHIFT == GATE_DISCARD) {
 		message->meta.reason = REASON_GATE_DISCARD;
-	} else if (share_hash(message->meta.txn_hash) >> credentials < (__u32)gate) {
+	} else if (share_hash(message->meta.txn_hash, message->meta.service) >> credentials < (__u32)gate) {
 		if (!credentials)
 			message->meta.reason = REASON_SHARE_INSIDE;
 		return VERDICT_RING_NEW;

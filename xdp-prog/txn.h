@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The transaction hash: a keyed 64-bit hash of the source address and of the whole datagram, apart from
- * leading CR/LF and from the marker. Every copy of one request has the same hash, at every worker, and every
+ * The transaction hash: a keyed 64-bit hash of the source address, of the service, and of the whole datagram, apart
+ * from leading CR/LF and from the marker. Every copy of one request has the same hash, at every worker, and every
  * other request has another one. `userspace/sip` (txn.rs) is the same function and says why nobody who can choose
  * bytes can choose collisions, or his share of the gate; tests/agreement.rs compares the two.
  *
@@ -22,8 +22,10 @@
 /* Words up to and across a marker, which stands in the start line. */
 #define MARKED_WORDS_MAX (START_LINE_MAX / 8 + 1)
 
-/* The golden ratio's bits: salts the share apart from other uses of the hash. */
-#define SHARE_SALT 0x9e3779b97f4a7c15ULL
+/* The golden ratio's bits: salts the share apart from other uses of the hash; and its odd multiples tell the
+ * services apart in all bits that matter, those of the fingerprint (transactions.h). */
+#define SHARE_SALT     0x9e3779b97f4a7c15ULL
+#define SERVICE_FACTOR 0x9e3779b97f4a7c15ULL
 
 struct sums {
 	__u64 a, b;
@@ -177,6 +179,15 @@ static __always_inline __u64 finish(const struct sums *sums, __u64 len)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
+/*
+ * The hash at a service: RFC 3261 matches requests within one server (section 17.2.3), and the same bytes may be
+ * meant for two. Applied twice it is the hash again.
+ */
+static __always_inline __u64 at_service(__u64 hash, __u8 service)
+{
+	return hash ^ service * SERVICE_FACTOR;
+}
+
 /* Never 0, which means "not computed". */
 __noinline __u64 hash_transaction(struct xdp_md *ctx, struct message *message)
 {
@@ -205,14 +216,17 @@ __noinline __u64 hash_transaction(struct xdp_md *ctx, struct message *message)
 		start = origin + words * 8;
 	}
 	hash_plain(&window, &sums, origin, start, end);
-	hash = finish(&sums, len);
+	hash = at_service(finish(&sums, len), message->meta.service);
 	return hash ? hash : 1;
 }
 
-/* The transaction's place in [0, 2^32), to be compared with the admitted share. */
-static __always_inline __u32 share_hash(__u64 transaction_hash)
+/*
+ * The transaction's place in [0, 2^32), to be compared with the admitted share. The same at every service, whose
+ * numbers differ between nodes that share a seed.
+ */
+static __always_inline __u32 share_hash(__u64 transaction_hash, __u8 service)
 {
-	return mix64(transaction_hash ^ SHARE_SALT) >> 32;
+	return mix64(at_service(transaction_hash, service) ^ SHARE_SALT) >> 32;
 }
 
 #endif

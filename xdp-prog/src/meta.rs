@@ -6,7 +6,7 @@
 pub struct Meta {
     /// Nanoseconds of `CLOCK_MONOTONIC` at the program's run.
     pub arrival_ns: u64,
-    /// Keyed hash of source address and datagram; 0 if it was not computed.
+    /// Keyed hash of source address, service and datagram; 0 if it was not computed.
     pub txn_hash: u64,
     /// First byte of the datagram.
     pub payload_offset: u16,

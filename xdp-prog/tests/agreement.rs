@@ -63,11 +63,12 @@ fn compare(classifier: &Classifier, packet: &Packet, word: u64, tally: &mut Tall
             let hash = transaction_hash(
                 &key(),
                 packet.source(),
+                service,
                 payload,
                 usize::from(message.start),
                 message.marker,
             );
-            let share = u64::from(share_hash(hash));
+            let share = u64::from(share_hash(hash, service));
             let expected = if word >> 32 == DISCARD {
                 (Reason::GateDiscard, Verdict::RingReject)
             } else if message.reason == Reason::Credentials && share >> 1 < word & 0xffff_ffff {

@@ -105,8 +105,8 @@ fn the_threshold_is_exact() {
     let mut classifier = classifier();
     for number in 0..200 {
         let packet = invite(&format!("Call-ID: {number}\r\n"));
-        let hash = transaction_hash(&key(), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
-        let share = share_hash(hash);
+        let hash = transaction_hash(&key(), IpAddr::V4(CALLER_V4), 0, &packet.datagram, 0, None);
+        let share = share_hash(hash, 0);
         set_gates(&mut classifier, gate(OVERLOAD, share));
         let outside = (Class::Original, Reason::ShareOutside, Verdict::RingReject);
         assert_eq!(decide(&classifier, &packet), outside, "{number}");
@@ -138,8 +138,8 @@ fn what_brings_credentials_is_inside_twice_the_share() {
         ("Accept: application/sdp", false),
     ] {
         let packet = invite(&format!("{header}\r\nCall-ID: 1\r\n"));
-        let hash = transaction_hash(&key(), IpAddr::V4(CALLER_V4), &packet.datagram, 0, None);
-        let share = share_hash(hash) >> u32::from(preferred);
+        let hash = transaction_hash(&key(), IpAddr::V4(CALLER_V4), 0, &packet.datagram, 0, None);
+        let share = share_hash(hash, 0) >> u32::from(preferred);
         let inside = if preferred { preferred_inside } else { inside };
         set_gates(&mut classifier, gate(OVERLOAD, share + 1));
         assert_eq!(decide(&classifier, &packet), inside, "{header}");

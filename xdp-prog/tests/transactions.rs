@@ -10,7 +10,9 @@ use overload::TransactionState::{self, HandedOver, Queued, Shed};
 use overload::{Known, SLOTS, TransactionTable};
 use sip::class::{Class, Reason, Verdict};
 use sip::transaction_hash;
-use support::{ANY_PORT, CALLER_V4, DISCARD, INVITE, OVERLOAD, Packet, Random, decide, gate, key, set_gates};
+use support::{
+    ANY_PORT, CALLER_V4, DISCARD, INVITE, Ip, OVERLOAD, Packet, Random, decide, gate, key, set_gates,
+};
 use xdp_prog::{Classifier, Settings};
 
 const WAITS: support::Decision = (Class::Copy, Reason::OriginalWaits, Verdict::Drop);
@@ -36,10 +38,19 @@ fn now(classifier: &Classifier) -> u64 {
     run.meta.expect("a ring").arrival_ns
 }
 
+/// Of the services of `support::settings`.
+fn service_of(packet: &Packet) -> u8 {
+    match packet {
+        Packet { destination_port: ANY_PORT, .. } => 2,
+        Packet { ip: Ip::V6, .. } => 1,
+        _ => 0,
+    }
+}
+
 fn hash_of(packet: &Packet) -> u64 {
     let message = sip::classify(&packet.datagram);
     let start = usize::from(message.start);
-    transaction_hash(&key(), packet.source(), &packet.datagram, start, message.marker)
+    transaction_hash(&key(), packet.source(), service_of(packet), &packet.datagram, start, message.marker)
 }
 
 fn invite(call: u64) -> Packet {
@@ -57,6 +68,7 @@ fn a_copy_gets_what_became_of_its_original() {
         table(&words).settle(hash_of(&packet), state, now);
         assert_eq!(decide(&classifier, &packet), expected);
         let silent = Packet { destination_port: ANY_PORT, ..packet.clone() };
+        table(&words).settle(hash_of(&silent), state, now);
         let expected_there =
             if state == Shed { (Class::Copy, Reason::OriginalShed, Verdict::Drop) } else { expected };
         assert_eq!(decide(&classifier, &silent), expected_there);
@@ -97,6 +109,30 @@ fn the_copy_is_known_whatever_may_differ_between_copies() {
     for (name, packet) in other {
         assert_eq!(decide(&classifier, &packet), UNREAD, "{name}");
     }
+}
+
+#[test]
+fn the_same_bytes_to_another_service_are_another_request_with_the_same_share() {
+    let (mut classifier, words) = with_table(64);
+    let here = invite(1);
+    let there = Packet { destination_port: ANY_PORT, ..here.clone() };
+    table(&words).settle(hash_of(&here), HandedOver, now(&classifier));
+    assert_eq!(decide(&classifier, &here), SERVED);
+    assert_eq!(decide(&classifier, &there), UNREAD);
+    table(&words).settle(hash_of(&there), Queued, now(&classifier));
+    assert_eq!(decide(&classifier, &there), WAITS);
+    assert_eq!(decide(&classifier, &here), SERVED);
+
+    set_gates(&mut classifier, gate(OVERLOAD, 0x8000_0000));
+    let mut inside = 0;
+    for call in 100..200 {
+        let packet = invite(call);
+        let elsewhere = Packet { destination_port: ANY_PORT, ..packet.clone() };
+        let reasons = [&packet, &elsewhere].map(|packet| decide(&classifier, packet).1);
+        assert_eq!(reasons[0], reasons[1], "call {call}");
+        inside += usize::from(reasons[0] == Reason::ShareInside);
+    }
+    assert!((20..80).contains(&inside), "{inside} of 100 in a share of one half");
 }
 
 #[test]
@@ -238,7 +274,7 @@ fn equal_seeds_give_equal_answers_at_every_node() {
         };
         let hash = meta(&classifier);
         assert_eq!(hash, meta(&other));
-        assert_eq!(hash, transaction_hash(&key(), IpAddr::V4(CALLER_V4), &invite(call).datagram, 0, None));
+        assert_eq!(hash, transaction_hash(&key(), IpAddr::V4(CALLER_V4), 0, &invite(call).datagram, 0, None));
     }
     assert_eq!(table(&words).sweep(0..64, now(&classifier)), 0, "what is admitted leaves no trace here");
 }

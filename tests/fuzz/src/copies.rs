@@ -60,7 +60,7 @@ impl Requests {
             rest /= 10;
         }
         let source = Ipv4Addr::from(0x0a00_0000 | (number as u32 & 0xffff));
-        transaction_hash(key, IpAddr::V4(source), &self.text, 0, None)
+        transaction_hash(key, IpAddr::V4(source), 0, &self.text, 0, None)
     }
 }
 

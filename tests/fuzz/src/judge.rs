@@ -146,7 +146,7 @@ struct Opinion<'a> {
 impl Opinion<'_> {
     fn hash(&self) -> u64 {
         let (source, start) = (self.datagram.source.ip(), usize::from(self.message.start));
-        transaction_hash(self.key, source, self.payload, start, self.message.marker)
+        transaction_hash(self.key, source, self.service, self.payload, start, self.message.marker)
     }
 
     /// Why an original is admitted or shed, and which of the two; `None` while the gate is open.
@@ -155,10 +155,12 @@ impl Opinion<'_> {
             Gate::Open => None,
             Gate::Discard => Some((Reason::GateDiscard, false)),
             Gate::Share(share) if self.message.reason == Reason::Credentials => {
-                let inside = share_hash(self.hash()) >> 1 < share;
+                let inside = share_hash(self.hash(), self.service) >> 1 < share;
                 Some(if inside { (Reason::Credentials, true) } else { (Reason::ShareOutside, false) })
             }
-            Gate::Share(share) if share_hash(self.hash()) < share => Some((Reason::ShareInside, true)),
+            Gate::Share(share) if share_hash(self.hash(), self.service) < share => {
+                Some((Reason::ShareInside, true))
+            }
             Gate::Share(_) => Some((Reason::ShareOutside, false)),
         }
     }
@@ -254,7 +256,7 @@ mod tests {
         let key = Guard::new(false).key;
         let meta = Meta {
             arrival_ns: 1,
-            txn_hash: transaction_hash(&key, [198, 51, 100, 7].into(), OPTIONS, 0, Some(marker)),
+            txn_hash: transaction_hash(&key, [198, 51, 100, 7].into(), 0, OPTIONS, 0, Some(marker)),
             payload_offset: 42,
             payload_len: OPTIONS.len() as u16,
             start_line_len: 27,

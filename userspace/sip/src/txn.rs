@@ -11,8 +11,12 @@
 //!
 //! A = Σ (low(w) + low(k[i])) · (high(w) + high(k[i]))       sums inside modulo 2^32, products and Σ modulo 2^64
 //! B = the same with k[i + 1] in place of k[i]
-//! hash = SipHash-1-3(A, B, length)
+//! hash = SipHash-1-3(A, B, length) ^ service · constant
 //! ```
+//!
+//! RFC 3261 matches a copy with its original within one server (section 17.2.3), so the number of the service (which of
+//! the listen addresses) is a part of the hash. It is none of the share of the gate: nodes that share a seed may have
+//! their services in different order, and must give the same answer.
 //!
 //! # Why nobody can aim
 //!
@@ -48,6 +52,8 @@ const FINISHER_POSITION: usize = KEY_POSITIONS - 2;
 /// Words of a [`TransactionKey`] (`HASH_KEY_WORDS` in `xdp-prog/maps.h`).
 pub const HASH_KEY_WORDS: usize = 2 * KEY_POSITIONS;
 
+/// Its multiples tell services apart in all bits that matter, those of the transaction table's fingerprint.
+const SERVICE_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Separates the share of the gate from the other uses of the transaction hash.
 const SHARE_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -129,7 +135,7 @@ impl TransactionKey {
     }
 }
 
-/// The hash of a request from `source`, never 0.
+/// The hash of a request from `source` to the service with this number, never 0.
 ///
 /// `start` is the offset of the first byte that is not CR or LF, `marker` the marker of the same datagram. An
 /// offset outside the datagram cuts nothing out.
@@ -137,6 +143,7 @@ impl TransactionKey {
 pub fn transaction_hash(
     key: &TransactionKey,
     source: IpAddr,
+    service: u8,
     datagram: &[u8],
     start: usize,
     marker: Option<Marker>,
@@ -149,7 +156,7 @@ pub fn transaction_hash(
     if front.len() + back.len() > SUMMED_LEN_MAX {
         let mut hasher = key.seed.hasher_for(LONG_SALT);
         [&address, front, back].iter().for_each(|part| hasher.write(part));
-        return nonzero(hasher.finish());
+        return nonzero(at_service(hasher.finish(), service));
     }
     let mut sums = Sums::new(&key.words, ADDRESS_POSITION);
     sums.words(address.as_chunks().0);
@@ -160,13 +167,19 @@ pub fn transaction_hash(
     finisher.write(&sums.b.to_le_bytes());
     // Seven bytes, so that it fits the last word beside the length of the finisher's input.
     finisher.write(&((front.len() + back.len()) as u64).to_le_bytes()[..7]);
-    nonzero(finisher.finish())
+    nonzero(at_service(finisher.finish(), service))
 }
 
-/// The number that the gate compares with its threshold.
+/// The hash at a service; applied twice it is the hash again.
+const fn at_service(hash: u64, service: u8) -> u64 {
+    hash ^ (service as u64).wrapping_mul(SERVICE_FACTOR)
+}
+
+/// The number that the gate compares with its threshold. The same at every service, whose numbers differ between nodes
+/// that share a seed.
 #[must_use]
-pub const fn share_hash(txn_hash: u64) -> u32 {
-    (mix64(txn_hash ^ SHARE_SALT) >> 32) as u32
+pub const fn share_hash(txn_hash: u64, service: u8) -> u32 {
+    (mix64(at_service(txn_hash, service) ^ SHARE_SALT) >> 32) as u32
 }
 
 /// The hash of a Call-ID's value, never 0.

@@ -177,7 +177,7 @@ fn a_marked_torture_request_is_a_copy_and_the_same_transaction() {
     let source = [192, 0, 2, 7].into();
     let hash = |datagram: &[u8]| {
         let message = classify(datagram);
-        sip::transaction_hash(&key, source, datagram, message.start.into(), message.marker)
+        sip::transaction_hash(&key, source, 0, datagram, message.start.into(), message.marker)
     };
     for (name, class, ..) in TABLE {
         if matches!(class, Response | NotSip) {

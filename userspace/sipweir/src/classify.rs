@@ -121,12 +121,13 @@ fn user_space(
             dialog: false,
             message: None,
         },
-        Ok((datagram, _service)) => {
+        Ok((datagram, service)) => {
             let payload = datagram.payload(packet);
             let message = privileged.raise(sip::classify(payload), payload, datagram.source.ip());
             let start = usize::from(message.start);
-            let hash = Memory::remembers(message.class)
-                .then(|| sip::transaction_hash(key, datagram.source.ip(), payload, start, message.marker));
+            let hash = Memory::remembers(message.class).then(|| {
+                sip::transaction_hash(key, datagram.source.ip(), service, payload, start, message.marker)
+            });
             let request =
                 !matches!(message.class, Class::Response | Class::Keepalive | Class::Stun | Class::NotSip);
             UserAnswer {

@@ -11,7 +11,7 @@ const URI: &str = "sip:b@example.com";
 
 fn hash_of(message: &str) -> u64 {
     let key = TransactionKey::new(&Seed([1, 2, 3, 4]));
-    sip::transaction_hash(&key, [198, 51, 100, 7].into(), message.as_bytes(), 0, None)
+    sip::transaction_hash(&key, [198, 51, 100, 7].into(), 0, message.as_bytes(), 0, None)
 }
 
 /// What the table knows of a message, without counting a copy.
@@ -79,6 +79,21 @@ fn a_copy_of_a_refused_request_is_refused_alike_although_the_server_is_free_agai
     assert_eq!(bench.replies(), first, "byte for byte");
     assert!(bench.at_server().is_empty());
     assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::Rejected), 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn the_same_bytes_to_another_listen_address_are_an_original_there() {
+    let mut bench = Bench::new(&Setup::default());
+    let invite = request("INVITE", URI, "c1");
+    bench.deliver(&invite).expect("delivered");
+    bench.deliver_at_second_address(&invite).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 2);
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::HandedOver), 2);
+    bench.deliver_at_second_address(&invite).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::HandedOver), 1, "of the second");
     bench.assert_conserved();
 }
 

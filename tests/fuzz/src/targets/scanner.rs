@@ -34,7 +34,8 @@ pub fn scanner(datagram: &[u8]) {
 
 fn hash(datagram: &[u8], message: &Message) -> u64 {
     static KEY: LazyLock<TransactionKey> = LazyLock::new(|| TransactionKey::new(&SEED));
-    let hash = transaction_hash(&KEY, [192, 0, 2, 7].into(), datagram, message.start.into(), message.marker);
+    let hash =
+        transaction_hash(&KEY, [192, 0, 2, 7].into(), 0, datagram, message.start.into(), message.marker);
     assert_ne!(hash, 0, "0 means that there is none");
     hash
 }

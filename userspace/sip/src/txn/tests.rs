@@ -53,7 +53,7 @@ fn naive_hash(seed: &Seed, source: IpAddr, canonical: &[u8]) -> u64 {
 
 fn hash_of(datagram: &[u8]) -> u64 {
     let message = classify(datagram);
-    transaction_hash(&key(), SOURCE, datagram, usize::from(message.start), message.marker)
+    transaction_hash(&key(), SOURCE, 0, datagram, usize::from(message.start), message.marker)
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn flipped(bytes: &[u8], bits: &[usize]) -> Vec<u8> {
 #[test]
 fn differences_that_would_cancel_in_a_chain_of_multiplications_and_rotations_do_not_collide() {
     let key = key();
-    let hash = |datagram: &[u8]| transaction_hash(&key, SOURCE, datagram, 0, None);
+    let hash = |datagram: &[u8]| transaction_hash(&key, SOURCE, 0, datagram, 0, None);
     let request = request();
     for block in 0..5 {
         // Bit 63 of a word, and where a rotation by 29 or by 31 would take it in the next word of the lane.
@@ -122,7 +122,7 @@ fn no_one_or_two_bits_of_address_and_neighbouring_words_make_the_same_hash() {
     // Address and datagram as one string of bits.
     let hash = |joined: &[u8]| {
         let (address, datagram) = joined.split_first_chunk::<16>().unwrap();
-        transaction_hash(&key, IpAddr::from(*address), datagram, 0, None)
+        transaction_hash(&key, IpAddr::from(*address), 0, datagram, 0, None)
     };
     // Four words in front, and the address: all pairs of their bits.
     let joined = [&address[..], &request()[..32]].concat();
@@ -140,7 +140,7 @@ fn no_one_or_two_bits_of_address_and_neighbouring_words_make_the_same_hash() {
 fn an_address_cannot_be_made_up_for_by_bytes_of_the_datagram() {
     let key = key();
     let datagram = request();
-    let plain = transaction_hash(&key, SOURCE, &datagram, 0, None);
+    let plain = transaction_hash(&key, SOURCE, 0, &datagram, 0, None);
     let other = Ipv4Addr::new(192, 0, 2, 200);
     let difference = u32::from_be_bytes(other.octets()) ^ u32::from_be_bytes([192, 0, 2, 7]);
     for at in 0..datagram.len() - 4 {
@@ -148,7 +148,7 @@ fn an_address_cannot_be_made_up_for_by_bytes_of_the_datagram() {
         for (byte, differs) in moved[at..].iter_mut().zip(difference.to_be_bytes()) {
             *byte ^= differs;
         }
-        assert_ne!(transaction_hash(&key, IpAddr::V4(other), &moved, 0, None), plain, "at {at}");
+        assert_ne!(transaction_hash(&key, IpAddr::V4(other), 0, &moved, 0, None), plain, "at {at}");
     }
 }
 
@@ -159,27 +159,27 @@ fn every_position_has_a_key_of_its_own_and_counts_up_to_the_longest_datagram() {
     assert_eq!(positions.len(), HASH_KEY_WORDS / 2);
     for len in [4087, 4088, 4095, 4096, 4097, 5000, 65_487] {
         let datagram = vec![b'x'; len];
-        let hash = |datagram: &[u8]| transaction_hash(&key, SOURCE, datagram, 0, None);
+        let hash = |datagram: &[u8]| transaction_hash(&key, SOURCE, 0, datagram, 0, None);
         let plain = hash(&datagram);
         for bit in [0, 8 * len / 2, 8 * len - 1] {
             assert_ne!(hash(&flipped(&datagram, &[bit])), plain, "{len}: bit {bit}");
         }
         assert_ne!(
-            transaction_hash(&key, IpAddr::V6(Ipv6Addr::LOCALHOST), &datagram, 0, None),
+            transaction_hash(&key, IpAddr::V6(Ipv6Addr::LOCALHOST), 0, &datagram, 0, None),
             plain,
             "{len}"
         );
         // The way across the bound is by the length without the marker.
         let marked = [&datagram[..100], b" rtx=0", &datagram[100..]].concat();
         let marker = Marker { form: MarkerForm::Field, copy: 0, offset: 100, len: 6 };
-        assert_eq!(transaction_hash(&key, SOURCE, &marked, 0, Some(marker)), plain, "{len}");
+        assert_eq!(transaction_hash(&key, SOURCE, 0, &marked, 0, Some(marker)), plain, "{len}");
     }
 }
 
 #[test]
 fn the_source_address_counts_and_a_mapped_one_is_its_ipv4_address() {
     let datagram = b"OPTIONS sip:a@b SIP/2.0\r\n\r\n";
-    let from = |source| transaction_hash(&key(), source, datagram, 0, None);
+    let from = |source| transaction_hash(&key(), source, 0, datagram, 0, None);
     assert_ne!(from(SOURCE), from(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8))));
     let mapped = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped();
     assert_eq!(from(SOURCE), from(IpAddr::V6(mapped)));
@@ -187,14 +187,31 @@ fn the_source_address_counts_and_a_mapped_one_is_its_ipv4_address() {
 }
 
 #[test]
+fn the_same_request_has_a_hash_for_each_service_and_one_share() {
+    let key = key();
+    for len in [100, 5000] {
+        let datagram = vec![b'x'; len];
+        let hashes: Vec<u64> = (0..=u8::MAX)
+            .map(|service| transaction_hash(&key, SOURCE, service, &datagram, 0, None))
+            .collect();
+        // 42 bits are the fingerprint of the transaction table.
+        let fingerprints: std::collections::HashSet<u64> = hashes.iter().map(|hash| hash >> 22).collect();
+        assert_eq!(fingerprints.len(), 256);
+        for (service, hash) in (0..=u8::MAX).zip(&hashes) {
+            assert_eq!(share_hash(*hash, service), share_hash(hashes[0], 0), "service {service}");
+        }
+    }
+}
+
+#[test]
 fn each_word_of_the_seed_counts() {
     let datagram = b"OPTIONS sip:a@b SIP/2.0\r\n\r\n";
-    let expected = transaction_hash(&key(), SOURCE, datagram, 0, None);
+    let expected = transaction_hash(&key(), SOURCE, 0, datagram, 0, None);
     for i in 0..4 {
         let mut seed = SEED;
         seed.0[i] ^= 1 << 40;
         assert_ne!(
-            transaction_hash(&TransactionKey::new(&seed), SOURCE, datagram, 0, None),
+            transaction_hash(&TransactionKey::new(&seed), SOURCE, 0, datagram, 0, None),
             expected,
             "word {i}"
         );
@@ -204,19 +221,19 @@ fn each_word_of_the_seed_counts() {
 #[test]
 fn a_marker_outside_the_datagram_cuts_nothing_out() {
     let datagram = b"0123456789";
-    let plain = transaction_hash(&key(), SOURCE, datagram, 2, None);
+    let plain = transaction_hash(&key(), SOURCE, 0, datagram, 2, None);
     for (offset, len) in [(0, 1), (11, 1), (9, 2), (65535, 255)] {
         let marker = Some(Marker { form: MarkerForm::Field, copy: 1, offset, len });
-        assert_eq!(transaction_hash(&key(), SOURCE, datagram, 2, marker), plain, "{offset} {len}");
+        assert_eq!(transaction_hash(&key(), SOURCE, 0, datagram, 2, marker), plain, "{offset} {len}");
     }
-    assert_ne!(transaction_hash(&key(), SOURCE, datagram, 70_000, None), plain);
+    assert_ne!(transaction_hash(&key(), SOURCE, 0, datagram, 70_000, None), plain);
 }
 
 #[test]
 fn the_admitted_share_is_the_share_of_transactions() {
     let half = u32::MAX / 2;
     let admitted = (0..10_000u32)
-        .filter(|i| share_hash(hash_of(format!("INVITE sip:{i}@b SIP/2.0\r\n\r\n").as_bytes())) < half)
+        .filter(|i| share_hash(hash_of(format!("INVITE sip:{i}@b SIP/2.0\r\n\r\n").as_bytes()), 0) < half)
         .count();
     // Five standard deviations of a fair coin.
     assert!((4750..=5250).contains(&admitted), "{admitted}");
@@ -241,11 +258,11 @@ proptest! {
         };
         let datagram = [&front[..], &vec![b'x'; cut], &back].concat();
         prop_assert_eq!(
-            transaction_hash(&key, source, &datagram, 0, Some(marker)),
+            transaction_hash(&key, source, 0, &datagram, 0, Some(marker)),
             naive_hash(&seed, source, &[front, back].concat()),
         );
         prop_assert_eq!(
-            transaction_hash(&key, source, &datagram, 0, None),
+            transaction_hash(&key, source, 0, &datagram, 0, None),
             naive_hash(&seed, source, &datagram),
         );
     }

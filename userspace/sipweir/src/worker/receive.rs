@@ -34,6 +34,8 @@ pub(super) const INFLOW_MAX: usize = 4 * BATCH;
 pub(super) struct Arrived {
     /// Which lane.
     index: usize,
+    /// Which of the listen addresses.
+    service: u8,
     /// When the XDP program saw it.
     pub(super) arrival_ns: u64,
     /// For the limit of its copies.
@@ -48,9 +50,15 @@ pub(super) struct Arrived {
 
 impl Arrived {
     /// A message that the XDP program has not looked at.
-    pub(super) fn unhashed(index: usize, arrival_ns: u64, found: &Message, message: Waiting) -> Self {
+    pub(super) fn unhashed(
+        index: usize,
+        service: u8,
+        arrival_ns: u64,
+        found: &Message,
+        message: Waiting,
+    ) -> Self {
         let has_credentials = found.reason == Reason::Credentials;
-        Self { index, arrival_ns, method: found.method, is_known: false, has_credentials, message }
+        Self { index, service, arrival_ns, method: found.method, is_known: false, has_credentials, message }
     }
 }
 
@@ -142,7 +150,8 @@ impl Worker {
         let begins_call = limits::begins_call(class, method);
         let message =
             Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash, begins_call };
-        Some(Arrived { index, arrival_ns: meta.arrival_ns, method, is_known, has_credentials, message })
+        let (service, arrival_ns) = (meta.service, meta.arrival_ns);
+        Some(Arrived { index, service, arrival_ns, method, is_known, has_credentials, message })
     }
 
     /// Which of the waiting lines a message belongs to.
@@ -165,7 +174,7 @@ impl Worker {
         if known.is_some() {
             queue = Queue::Copy;
         }
-        let Arrived { arrival_ns, method, has_credentials, message, .. } = arrived;
+        let Arrived { service, arrival_ns, method, has_credentials, message, .. } = arrived;
         let lane = &mut self.parts.lanes[index];
         lane.counters.received(message.class);
         match known {
@@ -222,8 +231,8 @@ impl Worker {
             }
             let share_hash = match (lane.gate.looks_at_hash(), message.txn) {
                 (false, _) => 0,
-                (_, 0) => sip::share_hash(self.txn_hash(&message)),
-                (_, hash) => sip::share_hash(hash),
+                (_, 0) => sip::share_hash(self.txn_hash(&message, service), service),
+                (_, hash) => sip::share_hash(hash, service),
             };
             // As in the XDP program: inside twice the share.
             let share_hash = share_hash >> u32::from(has_credentials);
@@ -259,7 +268,7 @@ impl Worker {
     /// whose original was still in a ring. What is known is a copy. Afterwards `txn` is set for exactly what the
     /// table shall remember: requests that may be copied and whose copies may wait.
     pub(super) fn recall(&self, arrived: &mut Arrived, now_ns: u64) -> Option<Known> {
-        let Arrived { index, is_known, ref mut message, .. } = *arrived;
+        let Arrived { index, service, is_known, ref mut message, .. } = *arrived;
         let priority = self.parts.lanes[index].gate.discipline() == Discipline::Priority;
         let remembered = match message.class {
             // An emergency call's copies are never put last, and a prober may send the same bytes for ever.
@@ -273,7 +282,7 @@ impl Worker {
             return None;
         }
         if message.txn == 0 {
-            message.txn = self.txn_hash(message);
+            message.txn = self.txn_hash(message, service);
         }
         let known = self.parts.transactions.recall(message.txn, now_ns)?;
         message.class = Class::Copy;
@@ -281,10 +290,11 @@ impl Worker {
         Some(known)
     }
 
-    fn txn_hash(&self, message: &Waiting) -> u64 {
+    fn txn_hash(&self, message: &Waiting, service: u8) -> u64 {
         let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         let start = sip::start_line::skip_line_ends(payload);
-        sip::transaction_hash(&self.parts.key, message.datagram.source.ip(), payload, start, message.marker)
+        let source = message.datagram.source.ip();
+        sip::transaction_hash(&self.parts.key, source, service, payload, start, message.marker)
     }
 
     /// The lane and the message of a packet from the reject ring.

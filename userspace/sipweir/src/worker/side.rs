@@ -83,7 +83,7 @@ impl Worker {
         let begins_call = limits::begins_call(found.class, found.method);
         let message =
             Waiting { body, datagram, class: found.class, marker: found.marker, txn: 0, begins_call };
-        let mut arrived = Arrived::unhashed(index, received.arrival_ns, &found, message);
+        let mut arrived = Arrived::unhashed(index, received.service, received.arrival_ns, &found, message);
         if self.parts.side_door.as_ref().is_none_or(|door| door.pool.free() > 0) {
             return Some(arrived);
         }

@@ -197,7 +197,7 @@ impl Bench {
             port,
             egress: Some(egress_end),
             lanes: vec![lane],
-            lane_of_service: vec![0],
+            lane_of_service: vec![0, 0],
             gates: Arc::clone(&gates),
             queue: 0,
             seed: Seed([1, 2, 3, 4]),
@@ -235,6 +235,14 @@ impl Bench {
         let ring = sip::verdict_of(found.class) as usize;
         let meta = meta(self.now_ns, message.as_bytes(), found.class, found.method, found.marker);
         self.wire.deliver(ring, &packet_from(source, message.as_bytes()), &meta)
+    }
+
+    /// The same at the second listen address.
+    pub fn deliver_at_second_address(&mut self, message: &str) -> Result<(), Dropped> {
+        let found = sip::classify(message.as_bytes());
+        let mut meta = meta(self.now_ns, message.as_bytes(), found.class, found.method, found.marker);
+        meta[30] = 1;
+        self.wire.deliver(sip::verdict_of(found.class) as usize, &packet(message.as_bytes()), &meta)
     }
 
     /// Delivers an original from another source to the ring of those that were shed.
