@@ -61,12 +61,6 @@ static __always_inline __u64 state_of(__u64 slot)
 	return slot >> STATE_SHIFT & STATE_MASK;
 }
 
-/* Units since the last datagram of a slot. */
-static __always_inline __u64 age_of(__u64 slot, __u64 time)
-{
-	return (time - (slot >> LAST_SHIFT)) & TIME_MASK;
-}
-
 static __always_inline struct bucket *bucket_at(__u32 index)
 {
 	index &= bucket_mask;
@@ -101,6 +95,14 @@ static __always_inline __u64 is_zero(__u64 x)
 
 	asm volatile("" : "+r"(borrow));
 	return borrow;
+}
+
+/* Units since the last datagram of a slot; of one that was shed since the first of its span, which no copy renews. */
+static __always_inline __u64 age_of(__u64 slot, __u64 time)
+{
+	__u64 is_shed = is_zero(state_of(slot) ^ TRANSACTION_SHED);
+
+	return (time - (slot >> (LAST_SHIFT * (1 - is_shed)))) & TIME_MASK;
 }
 
 /* 1 while the transaction of a slot is remembered. */

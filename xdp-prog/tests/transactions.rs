@@ -207,6 +207,23 @@ fn a_request_is_forgotten_when_its_time_is_over() {
     }
 }
 
+#[test]
+fn a_refusal_ends_in_time_however_lately_it_was_repeated() {
+    const SECOND: u64 = 1_000_000_000;
+    let (classifier, words) = with_table(64);
+    let now = now(&classifier);
+    assert!(now > 60 * SECOND, "the clock counts from the start of the host, which has just started");
+    for (call, state, age_s, expected) in
+        [(1, Shed, 20, REFUSED), (2, Shed, 34, UNREAD), (3, HandedOver, 34, SERVED), (4, Queued, 34, WAITS)]
+    {
+        let packet = invite(call);
+        table(&words).settle(hash_of(&packet), state, now - age_s * SECOND);
+        let copy = table(&words).recall(hash_of(&packet), now - 10 * SECOND);
+        assert_eq!(copy.map(|known| known.state), Some(state), "{state:?}, {age_s} s");
+        assert_eq!(decide(&classifier, &packet), expected, "{state:?}, {age_s} s");
+    }
+}
+
 /// Fingerprint and state of every slot: all but the times and counts.
 fn contents(words: &MappedWords) -> Vec<u64> {
     (0..words.words().len()).map(|index| words.load(index) >> 20).collect()

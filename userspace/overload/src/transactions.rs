@@ -26,6 +26,9 @@
 //!   forgets the request if it was lost. The XDP program enters no request that goes to a ring, since a full ring
 //!   could lose it.
 //! - `shed` is written only by who refuses the request. `handed_over` is never turned back into `shed`.
+//! - `shed` ends 64·T1 after the request came, as timer J of the refusal would (RFC 3261 section 17.2.2), which starts
+//!   once. All copies of a client fall into that time. What comes later, such as a monitor's request that never changes
+//!   a byte, is an original and meets the gate as it is then; in the other states each datagram renews the memory.
 //! - Two writers may enter the same request at the same time, in two slots. Reading then takes the highest state, so
 //!   that a request which the server has got is never answered by sipweir.
 //! - A failed compare-and-swap has lost against a newer truth. At worst a copy is not counted, or a request not entered:

@@ -66,8 +66,12 @@ impl Slot {
         if self.state().is_some() { self.age(now) } else { TIME_MASK + 1 }
     }
 
+    /// Since the last datagram; of a refused request since the first of the span, which no copy renews while it is
+    /// remembered.
     const fn age(self, now: Nanos) -> u64 {
-        let age = time_of(now).wrapping_sub(self.0 >> LAST_SHIFT) & TIME_MASK;
+        let since =
+            if matches!(self.state(), Some(TransactionState::Shed)) { self.0 } else { self.0 >> LAST_SHIFT };
+        let age = time_of(now).wrapping_sub(since) & TIME_MASK;
         // A worker's time is that of its turn, and the XDP program may have counted a copy since.
         if age >= FUTURE { 0 } else { age }
     }

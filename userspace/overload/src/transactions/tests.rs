@@ -69,10 +69,34 @@ fn a_transaction_is_remembered_for_64_t1_after_its_last_copy_at_any_phase_of_the
     for start in (0..300).map(|step| step * SECOND / 3) {
         let memory = memory(16);
         let table = table(&memory);
+        for (hash, state) in [(7, Queued), (8 << 22, HandedOver)] {
+            table.settle(hash, state, start);
+            assert!(table.recall(hash, start + 32 * SECOND).is_some(), "{start}");
+            assert!(table.recall(hash, start + 64 * SECOND).is_some(), "{start}");
+            assert_eq!(table.recall(hash, start + 64 * SECOND + FORGOTTEN), None, "{start}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_ends_64_t1_after_the_request_came_however_often_it_comes_again() {
+    for start in (0..300).map(|step| step * SECOND / 3) {
+        let memory = memory(16);
+        let table = table(&memory);
+        // Refused at once, and after it has waited.
         table.settle(7, Shed, start);
-        assert!(table.recall(7, start + 32 * SECOND).is_some(), "{start}");
-        assert!(table.recall(7, start + 64 * SECOND).is_some(), "{start}");
-        assert_eq!(table.recall(7, start + 64 * SECOND + FORGOTTEN), None, "{start}");
+        table.settle(8 << 22, Queued, start);
+        table.settle(8 << 22, Shed, start + 3 * SECOND);
+        for hash in [7, 8 << 22] {
+            for after in (1..=64).map(|half| half * SECOND / 2) {
+                let known = table.recall(hash, start + after).map(|known| known.state);
+                assert_eq!(known, Some(Shed), "{start} {after}");
+            }
+            assert_eq!(table.recall(hash, start + FORGOTTEN), None, "{start}: the gate decides anew");
+            assert_eq!(table.settle(hash, HandedOver, start + FORGOTTEN), Entered::New, "{start}");
+            assert_eq!(table.recall(hash, start + FORGOTTEN).map(|known| known.state), Some(HandedOver));
+        }
+        assert_eq!(table.sweep(0..16, start + FORGOTTEN), 2, "{start}: what is over is cleared");
     }
 }
 
@@ -234,12 +258,15 @@ impl Oracle {
     }
 
     fn live(&mut self, number: u8, now: Nanos) -> Option<&mut (TransactionState, Vec<u64>)> {
-        self.0.retain(|_, (_, seen)| Self::unit(now) - seen.last().copied().unwrap_or(0) <= 30);
+        self.0.retain(|_, (state, seen)| {
+            let since = if *state == Shed { Self::span(seen).0 } else { seen[seen.len() - 1] };
+            Self::unit(now) - since <= 30
+        });
         self.0.get_mut(&number)
     }
 
-    /// Copies in spans of 30 units, each of which begins with the first datagram after the last.
-    fn copies(seen: &[u64]) -> u8 {
+    /// Start and copies of the last span: spans are of 30 units, each begins with the first datagram after the last.
+    fn span(seen: &[u64]) -> (u64, u8) {
         let (mut span, mut copies) = (seen[0], 0_u8);
         for &at in &seen[1..] {
             if at - span > 30 {
@@ -247,7 +274,7 @@ impl Oracle {
             }
             copies = copies.saturating_add(1).min(15);
         }
-        copies
+        (span, copies)
     }
 }
 
@@ -266,7 +293,7 @@ proptest! {
                 Step::Recall(number) => {
                     let expected = oracle.live(number, now).map(|(state, seen)| {
                         seen.push(Oracle::unit(now));
-                        Known { state: *state, copies: Oracle::copies(seen) }
+                        Known { state: *state, copies: Oracle::span(seen).1 }
                     });
                     prop_assert_eq!(table.recall(hash(number.into()), now), expected);
                 }
