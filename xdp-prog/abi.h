@@ -82,6 +82,7 @@ enum reason {
 	REASON_LINK_NOT_OURS = 32,    /* for the Ethernet address of another host */
 	REASON_VLAN_NOT_OURS = 33,    /* a VLAN that the host has no device for */
 	REASON_CREDENTIALS = 34,      /* brings credentials: half of its work is done */
+	REASON_SOURCE_LOCAL = 35,     /* from the wire, with a source address of the host itself */
 	REASONS = 40,		      /* room to grow; more than 42 and the counters of a CPU exceed 32 KiB */
 };
 
@@ -155,7 +156,7 @@ struct packet_meta {
 /* The guarded device and what is stacked on it; a device can carry 4094 VLANs. */
 #define SIDE_DOOR_DEVICES_MAX 4096
 
-/* The host's own addresses. */
-#define SIDE_DOOR_LOCALS_MAX 16384
+/* The host's own addresses, in each of the two programs. */
+#define LOCALS_MAX 16384
 
 #endif

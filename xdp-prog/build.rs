@@ -8,9 +8,10 @@ mod clang;
 
 /// Name of a program; its source is `NAME.bpf.c`.
 const PROGRAMS: [&str; 3] = ["classifier", "side_door", "yardstick"];
-const HEADERS: [&str; 12] = [
+const HEADERS: [&str; 13] = [
     "abi.h",
     "headers.h",
+    "locals.h",
     "maps.h",
     "message.h",
     "parsing.h",

@@ -20,6 +20,7 @@
 
 #include "abi.h"
 #include "maps.h"
+#include "locals.h"
 #include "services.h"
 #include "parsing.h"
 #include "words.h"
@@ -99,6 +100,21 @@ static __always_inline enum reason check_link(const struct flow *flow)
 			return REASON_VLAN_NOT_OURS;
 	}
 	return 0;
+}
+
+/*
+ * Leaves a packet to the kernel. What the kernel would put together for the side door is dropped if it claims to
+ * come from the host itself: the side door takes it for what the host sends to itself, and lets it through to
+ * the server. For IPv4 the kernel sees to that (side_door.bpf.c).
+ */
+static __always_inline int pass_on(const struct flow *flow, enum packet_class class, enum reason reason)
+{
+	_Bool is_for_side_door = reason == REASON_IP_FRAGMENT || reason == REASON_IPV6_EXTENSION ||
+				 reason == REASON_LARGER_THAN_FRAME;
+
+	if (is_for_side_door && flow->family == FAMILY_IPV6 && is_local(flow->source))
+		return drop(class, REASON_SOURCE_LOCAL);
+	return pass(class, reason);
 }
 
 /* Reads the gate word once. A queue outside the table has no worker, and no gate. */
@@ -296,7 +312,7 @@ int sipweir(struct xdp_md *ctx)
 
 	reason = parse_headers(&cursor, &flow);
 	if (reason)
-		return pass(class_of(reason), reason);
+		return pass_on(&flow, class_of(reason), reason);
 	if (!service_at(flow.destination, flow.port, flow.family, &service))
 		return pass(CLASS_FOREIGN, REASON_NO_SERVICE);
 	reason = check_link(&flow);
@@ -307,7 +323,7 @@ int sipweir(struct xdp_md *ctx)
 	if (reason)
 		return pass(class_of(reason), reason);
 	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)
-		return pass(CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
+		return pass_on(&flow, CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
 
 	message.meta.arrival_ns = bpf_ktime_get_ns();
 	message.meta.service = service;

@@ -178,6 +178,9 @@ static __always_inline enum reason parse_ipv6(struct cursor *cursor, struct flow
 		return REASON_TRUNCATED;
 	if (ip->version != 6)
 		return REASON_TRUNCATED;
+	__builtin_memcpy(flow->source, &ip->saddr, sizeof(flow->source));
+	__builtin_memcpy(flow->destination, &ip->daddr, sizeof(flow->destination));
+	flow->family = 6;
 	if (ip->nexthdr == NEXT_FRAGMENT)
 		return REASON_IP_FRAGMENT;
 	if (is_ipv6_extension(ip->nexthdr))
@@ -187,9 +190,6 @@ static __always_inline enum reason parse_ipv6(struct cursor *cursor, struct flow
 	flow->ip_payload_len = bpf_ntohs(ip->payload_len);
 	if (remaining(cursor) < sizeof(*ip) + flow->ip_payload_len)
 		return REASON_TRUNCATED;
-	__builtin_memcpy(flow->source, &ip->saddr, sizeof(flow->source));
-	__builtin_memcpy(flow->destination, &ip->daddr, sizeof(flow->destination));
-	flow->family = 6;
 	advance(cursor, sizeof(*ip));
 	return 0;
 }

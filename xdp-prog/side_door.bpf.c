@@ -11,7 +11,10 @@
  *
  * What the host sends to itself is not guarded. The kernel names for it the device that owns the address and
  * not loopback (ip_route_output_key_hash_rcu, net/ipv4/route.c), so it is told apart by its source: one of
- * the host's own addresses.
+ * the host's own addresses. A packet from the wire with such a source is forged. IPv4 drops it before it asks here
+ * (fib_validate_source, net/ipv4/fib_frontend.c); IPv6 does not, and names the same device for it as for the
+ * host's own (ip6_rcv_core, net/ipv6/ip6_input.c), so this program could not tell the two apart: the classifier,
+ * which sees the wire, drops it. What is forged inside of a tunnel passes both.
  *
  * What the kernel finds before it asks: a socket that is connected to the sender (udp4_lib_lookup2,
  * net/ipv4/udp.c). Whom a server has connected a socket to, sipweir does not guard against by this door.
@@ -22,6 +25,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "locals.h"
 #include "services.h"
 
 /* <linux/socket.h> does not have these for BPF. */
@@ -48,15 +52,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } side_door_devices SEC(".maps");
-
-/* Keyed by address, IPv4 as ::ffff:a.b.c.d: the host's own. The value means nothing. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SIDE_DOOR_LOCALS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u64[2]);
-	__type(value, __u32);
-} side_door_locals SEC(".maps");
 
 /* One UDP socket a family. A socket that is closed leaves its slot by itself. */
 struct {
@@ -125,7 +120,7 @@ static __always_inline _Bool is_from_here(struct bpf_sk_lookup *ctx)
 		address.words[2] = ctx->remote_ip6[2];
 		address.words[3] = ctx->remote_ip6[3];
 	}
-	return bpf_map_lookup_elem(&side_door_locals, &address) != 0;
+	return is_local(&address);
 }
 
 SEC("sk_lookup")

@@ -14,8 +14,8 @@ pub const SERVICES_MAX: usize = 64;
 pub const QUEUES_MAX: usize = 64;
 /// Devices whose datagrams come by the side door.
 pub const SIDE_DOOR_DEVICES_MAX: usize = 4096;
-/// Addresses of the host that the side door knows.
-pub const SIDE_DOOR_LOCALS_MAX: usize = 16_384;
+/// Addresses of the host that a program knows.
+pub const LOCALS_MAX: usize = 16_384;
 
 /// Slots of a bucket of the transaction table, each a 64-bit word.
 pub const SLOTS: usize = 8;

@@ -35,6 +35,7 @@ mod counters;
 mod error;
 mod link;
 mod load;
+mod locals;
 mod meta;
 mod settings;
 mod side_door;

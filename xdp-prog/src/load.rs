@@ -1,7 +1,9 @@
 //! Loading: settings into read-only data, the program through the verifier, services into their table; then what
 //! the worker sets while it runs: sockets and gate words.
 
+use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -9,6 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 
 use crate::abi::{QUEUES_MAX, RINGS, SERVICES_MAX};
 use crate::counters::{self, CounterReader, Counters, Tables};
+use crate::locals::Locals;
 use crate::settings::{prober_key, service_key};
 use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
 use crate::test_run::TestRuns;
@@ -19,6 +22,7 @@ use crate::{Error, Settings};
 pub struct Classifier {
     pub(crate) skeleton: ClassifierSkel<'static>,
     pub(crate) test_runs: TestRuns,
+    locals: Locals,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -61,7 +65,7 @@ impl Classifier {
             entered
                 .map_err(|error| Error::from_libbpf(format!("entering prober {network}/{bits}"), &error))?;
         }
-        Ok(Self { skeleton, test_runs: TestRuns::default() })
+        Ok(Self { skeleton, test_runs: TestRuns::default(), locals: Locals::default() })
     }
 
     /// The descriptor of the program.
@@ -123,6 +127,16 @@ impl Classifier {
         entered.map_err(|error| {
             Error::from_libbpf(format!("queue {queue}, ring {ring}: entering its socket"), &error)
         })
+    }
+
+    /// Says which addresses are the host's own: a packet from the wire that claims to come from one of them, and that the
+    /// side door would let through for it, is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfTable`] with too many addresses, or what the kernel says. The next call tries again.
+    pub fn set_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) -> Result<(), Error> {
+        self.locals.set(&self.skeleton.maps.locals, addresses)
     }
 
     /// A snapshot of the counters.

@@ -13,7 +13,8 @@ use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 
-use crate::abi::{SIDE_DOOR_DEVICES_MAX, SIDE_DOOR_LOCALS_MAX};
+use crate::abi::SIDE_DOOR_DEVICES_MAX;
+use crate::locals::Locals;
 use crate::settings::service_key;
 use crate::skeleton::side_door::{SideDoorSkel, SideDoorSkelBuilder};
 use crate::{Error, Settings};
@@ -41,8 +42,7 @@ pub enum Family {
 /// The program in the kernel. It does nothing before it is attached.
 pub struct SideDoor {
     skeleton: SideDoorSkel<'static>,
-    /// What is in the table of the host's addresses.
-    locals: BTreeSet<IpAddr>,
+    locals: Locals,
 }
 
 impl std::fmt::Debug for SideDoor {
@@ -101,7 +101,7 @@ impl SideDoor {
                 skeleton.maps.side_door_devices.update(&device.to_ne_bytes(), &[0; 4], MapFlags::ANY);
             entered.map_err(|error| failed("entering a device at the side door", &error))?;
         }
-        Ok(Self { skeleton, locals: BTreeSet::new() })
+        Ok(Self { skeleton, locals: Locals::default() })
     }
 
     /// Says which addresses are the host's own: what comes from them goes on to the server.
@@ -110,20 +110,7 @@ impl SideDoor {
     ///
     /// [`Error::OutOfTable`] with too many addresses, or what the kernel says. The next call tries again.
     pub fn set_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) -> Result<(), Error> {
-        if addresses.len() > SIDE_DOOR_LOCALS_MAX {
-            let (index, limit) = (addresses.len(), SIDE_DOOR_LOCALS_MAX);
-            return Err(Error::OutOfTable { what: "local address number", index, limit });
-        }
-        let table = &self.skeleton.maps.side_door_locals;
-        let failed = |error: libbpf_rs::Error| Error::from_libbpf("entering the host's addresses", &error);
-        for gone in self.locals.difference(&addresses) {
-            table.delete(&bytes_of(*gone)).map_err(failed)?;
-        }
-        for new in addresses.difference(&self.locals) {
-            table.update(&bytes_of(*new), &[0; 4], MapFlags::ANY).map_err(failed)?;
-        }
-        self.locals = addresses;
-        Ok(())
+        self.locals.set(&self.skeleton.maps.locals, addresses)
     }
 
     /// Makes this bound UDP socket the one of its family. When it is closed, the slot empties itself.
@@ -218,14 +205,6 @@ impl SideDoorCounterReader {
         }
         let [assigned, no_socket, refused] = sums;
         Ok(SideDoorCounters { assigned, no_socket, refused })
-    }
-}
-
-/// IPv4 in IPv6 clothes, as in the service table.
-fn bytes_of(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
     }
 }
 

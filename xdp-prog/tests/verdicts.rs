@@ -2,10 +2,13 @@
 
 mod support;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sip::class::{Class, MarkerForm, Method, Reason, Verdict};
-use support::{ANY_PORT, INVITE, Ip, Packet, SERVICE_V4, classifier, decide, decision, load, settings};
+use support::{
+    ANY_PORT, CALLER_V4, CALLER_V6, INVITE, Ip, Packet, SERVICE_V4, classifier, decide, decision, load,
+    settings,
+};
 use xdp_prog::{Action, ServiceAddress, Settings};
 
 /// An INVITE with another first line.
@@ -47,6 +50,45 @@ fn frames_for_the_ethernet_address_of_another_host_pass() {
     // What is for no service is counted as that, whoever it is for.
     let other_port = Packet { destination_port: 9, ..to([0; 6]) };
     assert_eq!(decide(&classifier, &other_port), foreign(Reason::NoService));
+}
+
+#[test]
+fn what_the_side_door_would_take_for_the_hosts_own_is_dropped_and_the_rest_passes() {
+    let mut classifier = classifier();
+    let hop_by_hop = Packet { protocol: 0, ..Packet::v6() };
+    let fragment = Packet { protocol: 44, ..Packet::v6() };
+    let oversize = Packet { datagram: vec![b'x'; 2048], ..Packet::v6() };
+    let cases = [
+        (hop_by_hop, Class::Exotic, Reason::Ipv6Extension),
+        (fragment, Class::Fragment, Reason::IpFragment),
+        (oversize, Class::Oversize, Reason::LargerThanFrame),
+    ];
+    for (packet, class, reason) in &cases {
+        assert_eq!(decide(&classifier, packet), (*class, *reason, Verdict::Pass), "nobody's address");
+    }
+    let own = [IpAddr::V6(CALLER_V6), IpAddr::V4(CALLER_V4)];
+    classifier.set_local_addresses(own.into()).expect("room");
+    for (packet, class, reason) in &cases {
+        assert_eq!(decide(&classifier, packet), (*class, Reason::SourceLocal, Verdict::Drop), "{reason:?}");
+        for bit in 0..128 {
+            let source_v6 = Ipv6Addr::from_bits(CALLER_V6.to_bits() ^ (1 << bit));
+            let other = Packet { source_v6, ..packet.clone() };
+            let expected = match decide(&classifier, &other).1 {
+                // Of the oversize ones the source is read before the length.
+                Reason::SourceMartian => continue,
+                _ => (*class, *reason, Verdict::Pass),
+            };
+            assert_eq!(decide(&classifier, &other), expected, "bit {bit}");
+        }
+    }
+    // The kernel's IPv4 drops it, and the worker what comes by the rings.
+    let ipv4 = Packet { fragment: 0x2000, ..Packet::default() };
+    assert_eq!(decide(&classifier, &ipv4), (Class::Fragment, Reason::IpFragment, Verdict::Pass));
+    assert_eq!(decide(&classifier, &Packet::v6()), UNREAD);
+    classifier.set_local_addresses([].into()).expect("room");
+    for (packet, class, reason) in &cases {
+        assert_eq!(decide(&classifier, packet), (*class, *reason, Verdict::Pass), "not any more");
+    }
 }
 
 #[test]

@@ -173,6 +173,8 @@ closed_enum! {
     VlanNotOurs = 33, "vlan_not_ours";
     /// An original that brings credentials: it was challenged before, so half of its work is done.
     Credentials = 34, "credentials";
+    /// From the wire, with a source address of the host itself.
+    SourceLocal = 35, "source_local";
 }
 
 closed_enum! {
@@ -305,7 +307,7 @@ mod tests {
             assert_eq!((method as u8, Method::from_u8(number)), (number, Some(method)));
         }
         assert_eq!(Class::from_u8(16), None);
-        assert_eq!(Reason::from_u8(35), None);
+        assert_eq!(Reason::from_u8(36), None);
         assert_eq!(Verdict::from_u8(6), None);
         assert_eq!(MarkerForm::from_u8(2), Some(MarkerForm::Uri));
     }

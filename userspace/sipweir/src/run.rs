@@ -194,7 +194,10 @@ impl Instance {
                 return Err(error);
             }
         }
-        let opened = instance.door.set_local_addresses(&instance.local).and_then(|()| instance.door.open());
+        let own = instance.local.iter().collect();
+        let opened = instance.classifier.set_local_addresses(own).map_err(Into::into);
+        let opened = opened.and_then(|()| instance.door.set_local_addresses(&instance.local));
+        let opened = opened.and_then(|()| instance.door.open());
         if let Err(error) = opened {
             let _ended = instance.tear_down();
             return Err(error);
@@ -377,6 +380,9 @@ impl Instance {
             *known = now;
             if let Err(error) = self.door.set_local_addresses(known) {
                 tracing::warn!(%error, "cannot bring the host's addresses up to date at the side door");
+            }
+            if let Err(error) = self.classifier.set_local_addresses(known.iter().collect()) {
+                tracing::warn!(%error, "cannot bring the host's addresses up to date in the XDP program");
             }
             self.workers.iter().for_each(|worker| worker.letters.put(known.clone()));
         }

@@ -57,7 +57,14 @@ fn reply_to(request: &str, source: &str) -> Result<(String, SocketAddr), NoReply
 fn hash_from(source: &str, datagram: &[u8]) -> u64 {
     let source: IpAddr = source.parse().unwrap();
     let message = classify(datagram);
-    transaction_hash(&sip::TransactionKey::new(&SEED), source, 0, datagram, message.start.into(), message.marker)
+    transaction_hash(
+        &sip::TransactionKey::new(&SEED),
+        source,
+        0,
+        datagram,
+        message.start.into(),
+        message.marker,
+    )
 }
 
 fn hash_of(datagram: &str) -> u64 {
