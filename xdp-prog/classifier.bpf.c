@@ -103,9 +103,9 @@ static __always_inline enum reason check_link(const struct flow *flow)
 }
 
 /*
- * Leaves a packet to the kernel. What the kernel would put together for the side door is dropped if it claims to
- * come from the host itself: the side door takes it for what the host sends to itself, and lets it through to
- * the server. For IPv4 the kernel sees to that (side_door.bpf.c).
+ * Leaves a packet to the kernel. What the kernel would put together for the side door is dropped if it claims
+ * to come from the host itself: the side door takes it for what the host sends to itself, and lets it through
+ * to the server. For IPv4 the kernel sees to that (side_door.bpf.c).
  */
 static __always_inline int pass_on(const struct flow *flow, enum packet_class class, enum reason reason)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The host's own addresses. The classifier asks whether a packet from the wire claims to come from one of them,
- * the side door whether a datagram does. Each program has its own copy of the table; src/locals.rs is the only
- * writer.
+ * The host's own addresses. The classifier asks whether a packet from the wire claims to come from one of
+ * them, the side door whether a datagram does. Each program has its own copy of the table; src/locals.rs is
+ * the only writer.
  */
 #ifndef SIPWEIR_LOCALS_H
 #define SIPWEIR_LOCALS_H

@@ -11,10 +11,10 @@
  *
  * What the host sends to itself is not guarded. The kernel names for it the device that owns the address and
  * not loopback (ip_route_output_key_hash_rcu, net/ipv4/route.c), so it is told apart by its source: one of
- * the host's own addresses. A packet from the wire with such a source is forged. IPv4 drops it before it asks here
- * (fib_validate_source, net/ipv4/fib_frontend.c); IPv6 does not, and names the same device for it as for the
- * host's own (ip6_rcv_core, net/ipv6/ip6_input.c), so this program could not tell the two apart: the classifier,
- * which sees the wire, drops it. What is forged inside of a tunnel passes both.
+ * the host's own addresses. A packet from the wire with such a source is forged. IPv4 drops it before it asks
+ * here (fib_validate_source, net/ipv4/fib_frontend.c); IPv6 does not, and names the same device for it as for
+ * the host's own (ip6_rcv_core, net/ipv6/ip6_input.c), so this program could not tell the two apart: the
+ * classifier, which sees the wire, drops it. What is forged inside of a tunnel passes both.
  *
  * What the kernel finds before it asks: a socket that is connected to the sender (udp4_lib_lookup2,
  * net/ipv4/udp.c). Whom a server has connected a socket to, sipweir does not guard against by this door.

@@ -97,7 +97,8 @@ static __always_inline __u64 is_zero(__u64 x)
 	return borrow;
 }
 
-/* Units since the last datagram of a slot; of one that was shed since the first of its span, which no copy renews. */
+/* Units since the last datagram of a slot; of one that was shed since the first of its span, which no copy
+ * renews. */
 static __always_inline __u64 age_of(__u64 slot, __u64 time)
 {
 	__u64 is_shed = is_zero(state_of(slot) ^ TRANSACTION_SHED);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * The transaction hash: a keyed 64-bit hash of the source address, of the service, and of the whole datagram, apart
- * from leading CR/LF and from the marker. Every copy of one request has the same hash, at every worker, and every
- * other request has another one. `userspace/sip` (txn.rs) is the same function and says why nobody who can choose
- * bytes can choose collisions, or his share of the gate; tests/agreement.rs compares the two.
+ * The transaction hash: a keyed 64-bit hash of the source address, of the service, and of the whole datagram,
+ * apart from leading CR/LF and from the marker. Every copy of one request has the same hash, at every worker,
+ * and every other request has another one. `userspace/sip` (txn.rs) is the same function and says why nobody
+ * who can choose bytes can choose collisions, or his share of the gate; tests/agreement.rs compares the two.
  *
  * Two sums of products of 32-bit halves, each with a secret word of its own added (NH of UMAC), and
  * SipHash-1-3 of the two and of the length. No product waits for another one.
@@ -66,8 +66,8 @@ static __always_inline void hash_word(struct sums *sums, const volatile __u32 *k
 }
 
 /*
- * The words of [start, end), no marker inside: four at a time, then one by one, then the last bytes. `origin`:
- * where the datagram would begin if no marker stood in front.
+ * The words of [start, end), no marker inside: four at a time, then one by one, then the last bytes.
+ * `origin`: where the datagram would begin if no marker stood in front.
  */
 static __always_inline void hash_plain(const struct window *window, struct sums *sums, __u64 origin,
 				       __u64 start, __u64 end)
@@ -180,8 +180,8 @@ static __always_inline __u64 finish(const struct sums *sums, __u64 len)
 }
 
 /*
- * The hash at a service: RFC 3261 matches requests within one server (section 17.2.3), and the same bytes may be
- * meant for two. Applied twice it is the hash again.
+ * The hash at a service: RFC 3261 matches requests within one server (section 17.2.3), and the same bytes may
+ * be meant for two. Applied twice it is the hash again.
  */
 static __always_inline __u64 at_service(__u64 hash, __u8 service)
 {
@@ -221,8 +221,8 @@ __noinline __u64 hash_transaction(struct xdp_md *ctx, struct message *message)
 }
 
 /*
- * The transaction's place in [0, 2^32), to be compared with the admitted share. The same at every service, whose
- * numbers differ between nodes that share a seed.
+ * The transaction's place in [0, 2^32), to be compared with the admitted share. The same at every service,
+ * whose numbers differ between nodes that share a seed.
  */
 static __always_inline __u32 share_hash(__u64 transaction_hash, __u8 service)
 {

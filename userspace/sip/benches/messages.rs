@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use sip::{ReplyLine, Seed, StartLine};
+use sip::{ReplyLine, Seed, StartLine, TransactionKey};
 
 const SEED: Seed = Seed([11, 22, 33, 44]);
 const SOURCE: &str = "198.51.100.7:5060";
@@ -66,8 +66,9 @@ fn hash(c: &mut Criterion) {
             continue;
         }
         let marker = sip::classify(&bytes).marker;
+        let key = TransactionKey::new(&SEED);
         group.bench_with_input(BenchmarkId::from_parameter(class), &bytes, |b, bytes| {
-            b.iter(|| sip::transaction_hash(&SEED, source.ip(), black_box(bytes), 0, marker));
+            b.iter(|| sip::transaction_hash(&key, source.ip(), 0, black_box(bytes), 0, marker));
         });
     }
 }

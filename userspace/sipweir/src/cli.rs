@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
-use crate::{classify, control, demo, model, run, simulate};
+use crate::{classify, control, demo, experiment, model, run, simulate};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -46,6 +46,9 @@ enum Command {
     Classify(classify::Args),
     /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
     Demo(demo::Args),
+    /// Hold the data path against the theory, on this machine: measured beside computed.
+    #[command(subcommand)]
+    Experiment(experiment::Experiment),
     /// Say what queueing theory expects of thresholds, shares and disciplines.
     Model(model::Args),
     /// Simulate a plan: mechanisms compared over the gates and the waiting line that run live.
@@ -84,6 +87,10 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => {
             log_to_stderr();
             environment(demo::main(&args))
+        }
+        Command::Experiment(experiment) => {
+            log_to_stderr();
+            environment(experiment::main(&experiment))
         }
         Command::Model(args) => match model::main(&args) {
             Ok(text) => environment(print_text(&text)),

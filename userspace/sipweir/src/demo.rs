@@ -19,12 +19,12 @@
 
 mod environment;
 mod html;
-mod instance;
-mod plan;
+pub(crate) mod instance;
+pub(crate) mod plan;
 mod progress;
 mod report;
 mod row;
-mod stage;
+pub(crate) mod stage;
 mod take;
 
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ pub fn main(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A flag that is set by Ctrl-C, SIGTERM or a terminal that goes away.
-fn catch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn catch_signals() -> anyhow::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -32,6 +32,7 @@ pub mod status;
 pub mod classify;
 pub mod cli;
 pub mod demo;
+pub mod experiment;
 pub mod model;
 pub mod simulate;
 

@@ -48,6 +48,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The data path against the theory, in namespaces of its own: `sipweir experiment`, built for release.
+    Experiment {
+        /// Handed to `sipweir experiment`: hysteresis, random or slowdown, and its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
+    },
     /// All tests, end to end ones included.
     Test {
         /// Handed to `cargo test --workspace`: a filter, `-- --nocapture`, and the like.
@@ -88,6 +94,7 @@ fn run(command: Command) -> Result<()> {
         Command::Setup => setup(),
         Command::Demo { arguments } => demo(&arguments),
         Command::Bench { arguments } => bench(arguments),
+        Command::Experiment { arguments } => experiment(&arguments),
         Command::Test { arguments } => test(&arguments),
         Command::Fmt { check } => fmt(check),
         Command::Lint => lint(),
@@ -128,6 +135,14 @@ fn bench(mut arguments: Vec<String>) -> Result<()> {
     cargo::Cargo::new(["build", "--release", "--package", "sipweir"]).run()?;
     let run = ["run", "--release", "--package", "sipweir-instrument", "--"];
     cargo::Cargo::new(run).arguments(&arguments).run()
+}
+
+fn experiment(arguments: &[String]) -> Result<()> {
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces])?;
+    need_root("an experiment makes network namespaces and loads an XDP program")?;
+    cargo::Cargo::new(["run", "--release", "--package", "sipweir", "--", "experiment"])
+        .arguments(arguments)
+        .run()
 }
 
 fn test(arguments: &[String]) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
 
-use super::plan::{Plan, Policy, SERVICE_NAME};
+use super::plan::SERVICE_NAME;
 use super::stage::Stage;
 use crate::control;
 use crate::status::{self, Status};
@@ -28,18 +28,18 @@ const QUIET_WITHIN: Duration = Duration::from_secs(2);
 
 /// A running instance; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Instance {
+pub(crate) struct Instance {
     child: Child,
     control: PathBuf,
     log: PathBuf,
 }
 
 impl Instance {
-    /// Starts it; see [`Self::wait_ready`].
-    pub(super) fn start(plan: &Plan, stage: &Stage, policy: Policy) -> anyhow::Result<Self> {
+    /// Starts it with the configuration that `configuration` writes for a control socket; see [`Self::wait_ready`].
+    pub(crate) fn start(stage: &Stage, configuration: impl FnOnce(&Path) -> String) -> anyhow::Result<Self> {
         let [config, control, log] =
             ["sipweir.toml", "control.sock", "sipweir.log"].map(|name| stage.folder.file(name));
-        fs::write(&config, plan.guard_config(policy, &control)).context("cannot write the configuration")?;
+        fs::write(&config, configuration(&control)).context("cannot write the configuration")?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let output = File::create(&log).context("cannot write the log")?;
         let child = stage
@@ -58,7 +58,7 @@ impl Instance {
     }
 
     /// Waits until it guards.
-    pub(super) fn wait_ready(&mut self, stop: &AtomicBool) -> anyhow::Result<()> {
+    pub(crate) fn wait_ready(&mut self, stop: &AtomicBool) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
         while !self.control.exists() || self.status().is_err() {
             self.check_alive()?;
@@ -74,12 +74,12 @@ impl Instance {
     }
 
     /// The picture of this moment.
-    pub(super) fn status(&self) -> anyhow::Result<Status> {
+    pub(crate) fn status(&self) -> anyhow::Result<Status> {
         Ok(control::ask_status(&self.control)?)
     }
 
     /// An error with its last words if it has ended.
-    pub(super) fn check_alive(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait().context("cannot wait for `sipweir run`")? {
             bail!("`sipweir run` ended with {status}; it said:\n{}", self.said());
         }
@@ -87,7 +87,7 @@ impl Instance {
     }
 
     /// A picture in which every message that was received is accounted for. The load must be over.
-    pub(super) fn conserved_status(&self) -> anyhow::Result<Status> {
+    pub(crate) fn conserved_status(&self) -> anyhow::Result<Status> {
         let deadline = Instant::now() + QUIET_WITHIN;
         loop {
             let status = self.status()?;
@@ -104,7 +104,7 @@ impl Instance {
     }
 
     /// Ends it and checks that it says all is well.
-    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         // Not reaped yet, so the number is still this child's.
         rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM)
             .context("cannot end `sipweir run`")?;

@@ -11,9 +11,9 @@ use super::stage::{CLIENT_ADDRESS, DEVICE, SERVER_ADDRESS};
 use crate::cores;
 
 /// Where the demo's service listens.
-pub(super) const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER_ADDRESS), 5060);
+pub(crate) const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER_ADDRESS), 5060);
 /// Its name in configuration and status.
-pub(super) const SERVICE_NAME: &str = "demo";
+pub(crate) const SERVICE_NAME: &str = "demo";
 /// RFC 3261 T1: an answer later than this costs a copy.
 pub(super) const T1_MS: f64 = 500.0;
 

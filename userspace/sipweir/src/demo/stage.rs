@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The caller's address.
-pub(super) const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(crate) const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The guarded server's address.
-pub(super) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub(crate) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The name of both ends of the wire, each in its own namespace.
-pub(super) const DEVICE: &str = "sw0";
+pub(crate) const DEVICE: &str = "sw0";
 
 /// Where iproute2 keeps the names of namespaces.
 const NAMES_FOLDER: &str = "/run/netns";
@@ -31,15 +31,15 @@ const FOLDER_PREFIX: &str = "swdemo-files-";
 
 /// Two namespaces with a wire, and a folder; all gone when it is dropped.
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) client: Namespace,
-    pub(super) server: Namespace,
-    pub(super) folder: Folder,
+pub(crate) struct Stage {
+    pub(crate) client: Namespace,
+    pub(crate) server: Namespace,
+    pub(crate) folder: Folder,
 }
 
 impl Stage {
     /// Removes what dead demos left, then makes everything.
-    pub(super) fn set_up() -> anyhow::Result<Self> {
+    pub(crate) fn set_up() -> anyhow::Result<Self> {
         strike_leftovers()?;
         let id = std::process::id();
         let stage = Self {
@@ -76,7 +76,7 @@ impl Stage {
 
 /// A network namespace; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Namespace {
+pub(crate) struct Namespace {
     name: String,
 }
 
@@ -87,7 +87,7 @@ impl Namespace {
     }
 
     /// Moves the calling thread in, for good. Sockets that it opens from now on are inside.
-    pub(super) fn enter(&self) -> anyhow::Result<()> {
+    pub(crate) fn enter(&self) -> anyhow::Result<()> {
         let path = Path::new(NAMES_FOLDER).join(&self.name);
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
@@ -95,7 +95,7 @@ impl Namespace {
     }
 
     /// A command that runs `program` inside. `ip` replaces itself by it, so the child's process id is the program's.
-    pub(super) fn command(&self, program: &Path) -> Command {
+    pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
@@ -112,7 +112,7 @@ impl Drop for Namespace {
 
 /// A folder with its files; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
 }
 
@@ -122,7 +122,7 @@ impl Folder {
         Ok(Self { path })
     }
 
-    pub(super) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn take(
     display: &mut Display,
 ) -> anyhow::Result<Take> {
     display.starts(run);
-    let mut instance = Instance::start(plan, stage, run.policy)?;
+    let mut instance = Instance::start(stage, |control| plan.guard_config(run.policy, control))?;
     instance.wait_ready(stop)?;
 
     let caller = plan.caller(run.load);

@@ -1,0 +1,138 @@
+//! A server that is slow for thirty seconds, on the wire beside the simulation: one queue against strict priority.
+//!
+//! The scenario is S2 of the models (200 requests a second; the server does 100 a second until second 30, then 1000, five
+//! times the load), for requests other than INVITE, whose answers need no ACK. On the wire everything is five times as
+//! fast, T1 too, so that five minutes take one; delays are therefore given in T1. Copies say what they are by the marker,
+//! and the transaction table is off: strict priority alone is what the model has.
+
+use std::time::Duration;
+
+use model::simulate::{Estimate, Law, Node, Outcome, Rate, Scenario, Timers, replicate};
+use overload::{GateConfig, Threshold};
+
+use super::comparison::{Case, Quantity, Value};
+use super::live::{Found, Setup};
+
+/// How much faster the wire is than the model.
+const SPEED: u32 = 5;
+const ARRIVAL_PER_S: f64 = 200.0;
+const SLOW_PER_S: f64 = 100.0;
+const SERVICE_PER_S: f64 = 1000.0;
+const SLOW_S: u32 = 30;
+const DURATION_S: u32 = 300;
+const T1_S: f64 = 0.5;
+/// Simulations of the same with other seeds.
+const SEEDS: usize = 10;
+const NANOS_PER_S: u64 = 1_000_000_000;
+/// Frames beside those that wait.
+const FRAMES_BESIDE_BUFFER: u32 = 8192;
+
+/// A discipline and its room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Policy {
+    pub(super) name: &'static str,
+    kind: &'static str,
+    buffer: u32,
+}
+
+/// One queue, long and short, and priority.
+pub(super) const POLICIES: [Policy; 3] = [
+    Policy { name: "one queue of 20,000", kind: "fifo", buffer: 20_000 },
+    Policy { name: "one queue of 500", kind: "fifo", buffer: 500 },
+    Policy { name: "priority, 5,000 places", kind: "tail_drop", buffer: 5_000 },
+];
+
+impl Policy {
+    fn gate(self) -> GateConfig {
+        let buffer = Threshold::Messages(self.buffer);
+        if self.kind == "fifo" { GateConfig::Fifo { buffer } } else { GateConfig::TailDrop { buffer } }
+    }
+
+    /// The run on the wire.
+    pub(super) fn setup(self, seed: u64) -> Setup {
+        let speed = f64::from(SPEED);
+        let t1_ns = (T1_S / speed * NANOS_PER_S as f64) as u64;
+        let duration = Duration::from_secs(u64::from(DURATION_S / SPEED));
+        let caller = bench::CallerConfig {
+            t1_ns,
+            t2_ns: 8 * t1_ns,
+            marker: bench::Marker::Field,
+            // Until the last call has been answered or given up (64·T1).
+            drain_ns: 66 * t1_ns,
+            ..Setup::caller(ARRIVAL_PER_S * speed, duration, seed)
+        };
+        Setup {
+            capacity_per_s: SERVICE_PER_S * speed,
+            embedded: format!(
+                "slow_capacity = {:?}\nslow_for = \"{}s\"\n",
+                SLOW_PER_S * speed,
+                SLOW_S / SPEED
+            ),
+            // Copies wait as long as they like.
+            service: "max_wait = \"3600s\"\n".to_owned(),
+            gate: format!("kind = \"{}\"\nbuffer = {}\n", self.kind, self.buffer),
+            transactions: false,
+            frames: self.buffer + FRAMES_BESIDE_BUFFER,
+            caller,
+            warm_up: Duration::ZERO,
+            batch: Duration::ZERO,
+            batches: 0,
+        }
+    }
+
+    /// The same in simulation.
+    fn simulate(self) -> anyhow::Result<Vec<Outcome>> {
+        let service = Rate::Steps(vec![(0.0, SLOW_PER_S), (f64::from(SLOW_S), SERVICE_PER_S)]);
+        let server = Node::server("server", service, Law::Exponential, self.gate(), self.buffer);
+        let duration_ns = u64::from(DURATION_S) * NANOS_PER_S;
+        let scenario = Scenario::single(Rate::Constant(ARRIVAL_PER_S), Timers::Other, server, duration_ns);
+        Ok(replicate(&scenario, SEEDS, crate::cores::available().len(), || {})?)
+    }
+
+    /// What a run found, beside the simulation.
+    ///
+    /// # Errors
+    /// If the caller offered nothing, or the scenario is refused.
+    pub(super) fn compare(self, found: &Found) -> anyhow::Result<Case> {
+        let outcomes = self.simulate()?;
+        let simulated = |of: fn(&model::simulate::Calls) -> f64| {
+            let estimate = Estimate::of(outcomes.iter().map(|outcome| of(&outcome.calls())));
+            estimate.map_or(Value::plain(f64::NAN), |estimate| Value {
+                value: estimate.mean,
+                half_width: Some(estimate.half_width),
+            })
+        };
+        let live = found.options()?;
+        let offered = live.offered as f64;
+        let t1_us = T1_S / f64::from(SPEED) * 1e6;
+        let quantity = |name, unit, measured: f64, theory| Quantity {
+            name,
+            unit,
+            measured: Value::plain(measured),
+            theory,
+        };
+        Ok(Case {
+            name: self.name.to_owned(),
+            quantities: vec![
+                quantity(
+                    "copies per request",
+                    "",
+                    live.copies as f64 / offered,
+                    simulated(|calls| calls.copies as f64 / calls.offered as f64),
+                ),
+                quantity(
+                    "share without an answer",
+                    "",
+                    live.failed as f64 / offered,
+                    simulated(|calls| calls.failed as f64 / calls.offered as f64),
+                ),
+                quantity(
+                    "mean delay of answers",
+                    "T1",
+                    live.delay_to_answer.mean_us / t1_us,
+                    simulated(|calls| calls.mean_delay_s() / T1_S),
+                ),
+            ],
+        })
+    }
+}
