@@ -1,8 +1,8 @@
 //! The transaction table: which requests were seen lately, and what became of them. It tells a copy from an original
 //! where no marker does.
 //!
-//! The key is a keyed 64-bit hash of source address and whole datagram (`sip::transaction_hash`). RFC 3261 clients send
-//! the same bytes again, so a copy is what has the same key; if any byte differs it is an original.
+//! The key is a keyed 64-bit hash of source address, service and whole datagram (`sip::transaction_hash`). RFC 3261 clients
+//! send the same bytes again, so a copy is what has the same key; if any byte differs it is an original.
 //!
 //! ```text
 //!   hash ──┬─▶ bucket  [slot × 8]  one cache line       slot = fingerprint 42 | state 2 | copies 4 | last 8 | span 8
@@ -38,7 +38,8 @@
 //!
 //! Two requests are confused if 42 bits of fingerprint agree and they meet in a bucket. At most 16 slots are compared, so
 //! the chance is at most 16 · 2⁻⁴² = 3.6·10⁻¹² for each original, with the table full; over 100 million originals
-//! 0.04 %. Nobody outside can aim at it, since the hash is keyed.
+//! 0.04 %. Nobody outside can aim at it: whatever two requests somebody chooses, their whole hashes agree
+//! for at most one key in 2⁶³ (`sip::txn`).
 
 mod slot;
 
