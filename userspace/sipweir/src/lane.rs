@@ -146,7 +146,7 @@ impl Lane {
     /// Whether the call of a message that is above the cap of its source was admitted, and may bring one more.
     pub fn is_of_admitted_call(&mut self, call_key: u64, now_ns: u64) -> bool {
         let messages = 1 + self.queue.surplus_of(call_key);
-        self.calls.take(call_key, messages, self.credit.rate_per_s(), now_ns)
+        self.calls.take(call_key, messages, now_ns)
     }
 
     /// What begins a call and has reached the server earns privilege for what follows.
