@@ -27,6 +27,17 @@ struct Bucket {
     full_at: Nanos,
 }
 
+impl Bucket {
+    /// Takes tokens for a key, whose bucket this then is.
+    fn take(&mut self, key: u64, tokens: u32, allowance: Allowance, now: Nanos) -> bool {
+        let full_at = allowance.spend(self.full_at, tokens, now);
+        if let Some(full_at) = full_at {
+            *self = Self { key, full_at };
+        }
+        full_at.is_some()
+    }
+}
+
 /// How much a key may have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Allowance {
@@ -71,21 +82,15 @@ impl KeyedBuckets {
     pub fn take(&mut self, key: u64, tokens: u32, allowance: Allowance, now: Nanos) -> bool {
         let set = self.set_of(key);
         let set = &mut self.sets[set];
-        let bucket = &mut set[place_of(set, key)];
-        match allowance.spend(bucket.full_at, tokens, now) {
-            Some(full_at) => {
-                *bucket = Bucket { key, full_at };
-                true
-            }
-            None => false,
-        }
+        set[place_of(set, key)].take(key, tokens, allowance, now)
     }
 
     /// As [`Self::take`], but a key without a bucket has nothing; [`Self::open`] gives it one.
     #[must_use]
     pub fn take_of_known(&mut self, key: u64, tokens: u32, allowance: Allowance, now: Nanos) -> bool {
-        let known = self.sets[self.set_of(key)].iter().any(|bucket| bucket.key == key);
-        known && self.take(key, tokens, allowance, now)
+        let set = self.set_of(key);
+        let known = self.sets[set].iter_mut().find(|bucket| bucket.key == key);
+        known.is_some_and(|bucket| bucket.take(key, tokens, allowance, now))
     }
 
     /// Gives a key a full bucket, in the place of the bucket that is full soonest unless it has one.
