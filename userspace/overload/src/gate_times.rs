@@ -2,8 +2,8 @@
 //! control speaks of (control cycle, return time), measured on the gate that runs.
 //!
 //! A control cycle goes from one end of normal to the next; its return time is the part outside normal. Returns of one gate
-//! are independent of each other, so their sum and sum of squares give mean and confidence interval. Sums only grow: the
-//! difference of two readings is what happened between them. Not here: any decision.
+//! are independent of each other. Sums only grow: the difference of two readings is what happened between them. Not here: any
+//! decision.
 
 use crate::Nanos;
 use crate::gate::GateState;
@@ -17,10 +17,8 @@ pub struct GateSums {
     pub returns: u64,
     /// Σ return time, of the returns that are complete.
     pub return_ns: Nanos,
-    /// Σ (return time in microseconds)².
-    pub return_us_squared: u64,
     /// ∫ n dt, in messages times nanoseconds, n as the gate counts it.
-    pub in_system_ns: u64,
+    pub in_system_ns: u128,
 }
 
 /// Keeps the sums. Told of the state as often as it may have changed.
@@ -50,17 +48,13 @@ impl GateTimes {
     pub fn note(&mut self, now: Nanos, state: GateState, in_system: usize) {
         let since = now.saturating_sub(self.noted);
         self.sums.state_ns[self.state as usize] += since;
-        self.sums.in_system_ns += since * self.in_system as u64;
+        self.sums.in_system_ns += u128::from(since) * self.in_system as u128;
         self.noted = self.noted.max(now);
         match (self.state, state) {
             (GateState::Normal, GateState::Overload | GateState::Discard) => self.left_normal = self.noted,
             (GateState::Overload | GateState::Discard, GateState::Normal) => {
-                let took = self.noted - self.left_normal;
                 self.sums.returns += 1;
-                self.sums.return_ns += took;
-                // A return of an hour is 1.3e19.
-                self.sums.return_us_squared =
-                    self.sums.return_us_squared.saturating_add((took / 1000).saturating_pow(2));
+                self.sums.return_ns += self.noted - self.left_normal;
             }
             _ => {}
         }
@@ -99,7 +93,6 @@ mod tests {
             state_ns: [2_000_000, 9_000_000, 1_000_000],
             returns: 2,
             return_ns: 10_000_000,
-            return_us_squared: 7000 * 7000 + 3000 * 3000,
             in_system_ns: 10_000_000 + 7_000_000 + 28_000_000 + 1_000_000 + 6_000_000,
         };
         assert_eq!(times.sums(), expected);

@@ -244,10 +244,9 @@ pub struct LaneCounters {
     pub gate_returns: Count,
     /// Sum of their times.
     pub gate_return_ns: Count,
-    /// Sum of the squares of their times in microseconds.
-    pub gate_return_us_squared: Count,
-    /// Integral over time of the number that the gate sees.
-    pub in_system_ns: Count,
+    /// Integral over time of the number that the gate sees, in messages times microseconds: in nanoseconds, ten thousand
+    /// messages would wrap it within three weeks.
+    pub in_system_us: Count,
     /// Measured service rate, thousandths of an original per second.
     pub service_rate_milli: Count,
     /// `overload::ServerState` as a number.
@@ -276,8 +275,7 @@ impl Default for LaneCounters {
             gate_state_ns: Default::default(),
             gate_returns: Count::default(),
             gate_return_ns: Count::default(),
-            gate_return_us_squared: Count::default(),
-            in_system_ns: Count::default(),
+            in_system_us: Count::default(),
             service_rate_milli: Count::default(),
             server_state: Count::default(),
             server_drops: Count::default(),

@@ -207,8 +207,8 @@ impl Lane {
         }
         counters.gate_returns.set(sums.returns);
         counters.gate_return_ns.set(sums.return_ns);
-        counters.gate_return_us_squared.set(sums.return_us_squared);
-        counters.in_system_ns.set(sums.in_system_ns);
+        // Half a million years for a message.
+        counters.in_system_us.set((sums.in_system_ns / 1000) as u64);
         counters.waiting.set(self.queue.len() as u64);
         counters.at_server.set(u64::from(self.credit.at_server()));
         counters.gate_state.set(self.gate.state() as u64);

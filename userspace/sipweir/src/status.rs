@@ -123,9 +123,6 @@ pub struct Gate {
     /// Σ of their times, seconds.
     #[serde(default)]
     pub return_s: f64,
-    /// Σ of the squares of their times, seconds².
-    #[serde(default)]
-    pub return_s_squared: f64,
     /// ∫ n dt since start, messages times seconds, n as the gates count it: waiting and at the server.
     #[serde(default)]
     pub in_system_s: f64,
@@ -278,8 +275,7 @@ impl Service {
                 },
                 returns: sum(|lane| lane.gate_returns.get()),
                 return_s: sum(|lane| lane.gate_return_ns.get()) as f64 / 1e9,
-                return_s_squared: sum(|lane| lane.gate_return_us_squared.get()) as f64 / 1e12,
-                in_system_s: sum(|lane| lane.in_system_ns.get()) as f64 / 1e9,
+                in_system_s: sum(|lane| lane.in_system_us.get()) as f64 / 1e6,
             },
             waiting: sum(|lane| lane.waiting.get()),
             at_server: sum(|lane| lane.at_server.get()),

@@ -218,7 +218,7 @@ fn case_55_overload_ends_with_the_burst_and_its_time_is_measured() {
     assert_eq!(times.iter().map(sipweir::counters::Count::get).sum::<u64>(), bench.now_ns - started_ns);
     assert_eq!(bench.lane.gate_returns.get(), 1);
     assert_eq!(times[1].get() + times[2].get(), bench.lane.gate_return_ns.get());
-    assert!(times[2].get() > 0 && bench.lane.in_system_ns.get() > 0);
+    assert!(times[2].get() > 0 && bench.lane.in_system_us.get() > 0);
 }
 
 #[test]

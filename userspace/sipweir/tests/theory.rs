@@ -77,7 +77,7 @@ fn the_gate_of_a_worker_behaves_as_the_closed_form_says() {
             ("E[R]", bench.lane.gate_return_ns.get() as f64 / 1e9 / returns, theory.return_time_s),
             ("cycle", total / returns, theory.cycle_s),
             ("rejected", rejected as f64 / offered as f64, theory.rejected),
-            ("E[N]", bench.lane.in_system_ns.get() as f64 / 1e9 / total, theory.mean_in_system),
+            ("E[N]", bench.lane.in_system_us.get() as f64 / 1e6 / total, theory.mean_in_system),
         ] {
             let ratio = measured / expected;
             assert!((0.95..=1.05).contains(&ratio), "load {rho}, {name}: {measured:.5} of {expected:.5}");
