@@ -149,15 +149,18 @@ impl Lane {
         self.calls.take(call_key, messages, now_ns)
     }
 
-    /// What begins a call and has reached the server earns privilege for what follows.
-    pub fn earn(&mut self, begins_call: bool, call_key: u64, now_ns: u64) {
-        if begins_call {
+    /// Notes a message that was handed over. If it begins a call, that earns privilege for what follows.
+    pub fn handed_over(
+        &mut self,
+        class: Class,
+        begins_call: Option<u64>,
+        packet_len: usize,
+        waited_ns: u64,
+        now_ns: u64,
+    ) {
+        if let Some(call_key) = begins_call {
             self.calls.admit(call_key, now_ns);
         }
-    }
-
-    /// Notes a message that was handed over.
-    pub fn handed_over(&mut self, class: Class, packet_len: usize, waited_ns: u64, now_ns: u64) {
         // No packet is longer than a datagram of UDP and its headers.
         self.credit.handed(packet_len as u32);
         // The mix is what the server gets while originals wait: an idle night of keep-alives says nothing about it.

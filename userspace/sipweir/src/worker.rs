@@ -14,9 +14,9 @@
 //! by pure code: classes by `sip`, admission, order and credit by `overload`. Frames are owned: each one that
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
-//! How packets get from the rings into the queue is in `worker/receive.rs` (in order, by `worker/inflow.rs`), from the side door in `worker/side.rs`, how
-//! they are answered in `worker/answer.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works
-//! (`handoff`), what a reply says (`sip`).
+//! How packets get from the rings into the queue is in `worker/receive.rs` (in order, by `worker/inflow.rs`), from the
+//! side door in `worker/side.rs`, how they are answered in `worker/answer.rs`. Not here: set-up and tear-down
+//! (`run.rs`), how a hand-off works (`handoff`), what a reply says (`sip`).
 
 mod answer;
 mod inflow;
@@ -127,13 +127,8 @@ impl Worker {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let published = vec![u64::MAX; parts.lanes.len()];
-        let mut worker = Self {
-            parts,
-            published,
-            inflow: Inflow::new(receive::INFLOW_MAX, receive::INFLOW_MAX),
-            statistics_ns: 0,
-            now_ns: 0,
-        };
+        let mut worker =
+            Self { parts, published, inflow: Inflow::new(receive::INFLOW_MAX), statistics_ns: 0, now_ns: 0 };
         worker.publish();
         worker
     }
@@ -267,7 +262,7 @@ impl Worker {
         let Served { item: mut message, call_key, waited_ns, .. } = next;
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        let (txn, begins_call) = (message.txn, message.begins_call);
+        let (txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
         let outcome = match (&mut lane.handoff, egress) {
             (Handoff::Kernel(_), Some(egress)) => {
                 let packet = message.body.packet_mut(port.umem());
@@ -278,8 +273,7 @@ impl Worker {
                         match egress.send(port, message.body, range) {
                             Ok(large) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                                lane.handed_over(message.class, len, waited_ns, now_ns);
-                                lane.earn(begins_call, call_key, now_ns);
+                                lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
                             }
                             Err((body, why)) => {
@@ -296,8 +290,7 @@ impl Worker {
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
-                        lane.handed_over(message.class, packet.len(), waited_ns, now_ns);
-                        lane.earn(begins_call, call_key, now_ns);
+                        lane.handed_over(message.class, begins_call, packet.len(), waited_ns, now_ns);
                         return self.parts.give_back(Some(message.body));
                     }
                     other => other,

@@ -285,3 +285,19 @@ fn the_ack_to_a_refusal_outdates_the_copies_of_what_was_refused() {
     assert_eq!(bench.lane.outcome_of(Class::Copy, Outcome::CopyOutdated), 1);
     bench.assert_conserved();
 }
+
+#[test]
+fn an_emergency_call_earns_privilege_for_its_ack_also_when_nobody_waited_before_it() {
+    let caps = Caps { control: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
+    bench.deliver(&request("INVITE", "urn:service:sos", "help")).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 1);
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for (method, call) in [("ACK", "other"), ("INVITE", "new"), ("ACK", "help")] {
+        bench.deliver(&request(method, &format!("sip:{call}"), call)).expect("delivered");
+        bench.turn_after(MS);
+    }
+    assert_eq!(bench.order_of_service(), ["ACK sip:other", "ACK sip:help", "INVITE sip:new"]);
+}

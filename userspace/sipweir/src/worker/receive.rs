@@ -204,7 +204,8 @@ impl Worker {
         // The call matters to what waits behind control messages, and to what may move it.
         let others_wait = lane.queue.len_of(Queue::New) + lane.queue.len_of(Queue::Copy) > 0;
         let mut call = match queue {
-            Queue::Control if !others_wait => CallLines::default(),
+            // What begins a call must be known by it when the server has it.
+            Queue::Control if !others_wait && !message.begins_call => CallLines::default(),
             Queue::Control => sip::call_lines(&self.parts.seed, payload),
             // Noise and keep-alives belong to no call, whatever they contain.
             Queue::Copy if message.class != Class::Copy => CallLines::default(),
