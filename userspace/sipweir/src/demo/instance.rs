@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
 
-use super::plan::SERVICE_NAME;
-use super::stage::Stage;
+use super::plan::{SERVICE, SERVICE_NAME};
+use super::stage::{DEVICE, Stage};
 use crate::control;
 use crate::status::{self, Status};
 
@@ -25,6 +25,51 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 /// Counters are read while the worker works: a picture between two of its steps does not add up. A quiet one comes
 /// within a turn or two.
 const QUIET_WITHIN: Duration = Duration::from_secs(2);
+
+/// What instances with an embedded server differ in.
+#[derive(Debug)]
+pub(crate) struct Guarded<'a> {
+    pub(crate) seed: u64,
+    pub(crate) worker_core: usize,
+    pub(crate) frames: u32,
+    pub(crate) control: &'a Path,
+    /// Lines of the transaction table's section, the service, its embedded server and its gate.
+    pub(crate) transactions: &'a str,
+    pub(crate) service: &'a str,
+    pub(crate) embedded: &'a str,
+    pub(crate) gate: &'a str,
+}
+
+impl Guarded<'_> {
+    /// The configuration file. All callers have one address, as behind a trunk, so that its cap must not be that of a
+    /// phone.
+    pub(crate) fn configuration(&self) -> String {
+        let Self { seed, worker_core, frames, transactions, service, embedded, gate, .. } = self;
+        format!(
+            "interface = \"{DEVICE}\"\n\
+             seed = \"{seed:064x}\"\n\
+             [workers]\n\
+             cores = [{worker_core}]\n\
+             [frames]\n\
+             count = {frames}\n\
+             [transactions]\n\
+             {transactions}\
+             [control]\n\
+             socket = \"{control}\"\n\
+             [service.{SERVICE_NAME}]\n\
+             listen = \"{SERVICE}\"\n\
+             handoff = \"embedded\"\n\
+             {service}\
+             [service.{SERVICE_NAME}.embedded]\n\
+             {embedded}\
+             [service.{SERVICE_NAME}.reply]\n\
+             per_destination = 1000000\n\
+             [service.{SERVICE_NAME}.gate]\n\
+             {gate}",
+            control = self.control.display(),
+        )
+    }
+}
 
 /// A running instance; killed when dropped.
 #[derive(Debug)]

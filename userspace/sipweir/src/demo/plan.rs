@@ -7,7 +7,8 @@ use std::time::Duration;
 use bench::CallerConfig;
 use serde::Serialize;
 
-use super::stage::{CLIENT_ADDRESS, DEVICE, SERVER_ADDRESS};
+use super::instance::Guarded;
+use super::stage::{CLIENT_ADDRESS, SERVER_ADDRESS};
 use crate::cores;
 
 /// Where the demo's service listens.
@@ -72,10 +73,8 @@ impl Policy {
 
     fn gate(self, buffer: u32) -> String {
         match self {
-            Self::Fifo => format!("[service.{SERVICE_NAME}.gate]\nkind = \"fifo\"\nbuffer = {buffer}\n"),
-            Self::Priority => {
-                format!("[service.{SERVICE_NAME}.gate]\nkind = \"tail_drop\"\nbuffer = {buffer}\n")
-            }
+            Self::Fifo => format!("kind = \"fifo\"\nbuffer = {buffer}\n"),
+            Self::Priority => format!("kind = \"tail_drop\"\nbuffer = {buffer}\n"),
             Self::PriorityHysteresis => String::new(),
         }
     }
@@ -224,38 +223,26 @@ impl Plan {
         self.capacity_per_s * BUFFER_S
     }
 
-    /// The configuration file of the guarded side. All callers have one address, as behind a trunk, so that its cap must
-    /// not be that of a phone.
+    /// The configuration file of the guarded side.
     pub(super) fn guard_config(&self, policy: Policy, control: &Path) -> String {
         let buffer = self.buffer();
-        format!(
-            "interface = \"{DEVICE}\"\n\
-             seed = \"{seed:064x}\"\n\
-             [workers]\n\
-             cores = [{core}]\n\
-             [frames]\n\
-             count = {frames}\n\
-             [control]\n\
-             socket = \"{control}\"\n\
-             [service.{SERVICE_NAME}]\n\
-             listen = \"{SERVICE}\"\n\
-             handoff = \"embedded\"\n\
-             [service.{SERVICE_NAME}.embedded]\n\
-             capacity = {capacity:?}\n\
-             service_time = \"{service_time}\"\n\
-             queue = {queue}\n\
-             [service.{SERVICE_NAME}.reply]\n\
-             per_destination = 1000000\n\
-             {gate}",
-            seed = self.seed,
-            core = self.worker_core,
-            frames = buffer + FRAMES_BESIDE_BUFFER,
-            control = control.display(),
-            capacity = f64::from(self.capacity_per_s),
-            service_time = self.service_time.name(),
-            queue = (self.capacity_per_s * AT_SERVER_MS / 1000).max(AT_SERVER_MIN),
-            gate = policy.gate(buffer),
-        )
+        let embedded = format!(
+            "capacity = {:?}\nservice_time = \"{}\"\nqueue = {}\n",
+            f64::from(self.capacity_per_s),
+            self.service_time.name(),
+            (self.capacity_per_s * AT_SERVER_MS / 1000).max(AT_SERVER_MIN)
+        );
+        let guarded = Guarded {
+            seed: self.seed,
+            worker_core: self.worker_core,
+            frames: buffer + FRAMES_BESIDE_BUFFER,
+            control,
+            transactions: "",
+            service: "",
+            embedded: &embedded,
+            gate: &policy.gate(buffer),
+        };
+        guarded.configuration()
     }
 
     /// What the caller offers.

@@ -10,9 +10,9 @@ use bench::{CallerConfig, Method, Progress, Report};
 use super::comparison::Value;
 use super::estimate;
 use crate::cores;
-use crate::demo::instance::Instance;
+use crate::demo::instance::{Guarded, Instance};
 use crate::demo::plan::{SERVICE, SERVICE_NAME};
-use crate::demo::stage::{CLIENT_ADDRESS, DEVICE, Stage};
+use crate::demo::stage::{CLIENT_ADDRESS, Stage};
 use crate::status;
 
 /// Between two looks whether somebody wants to stop.
@@ -111,39 +111,17 @@ impl Setup {
     }
 
     fn configuration(&self, control: &Path) -> String {
-        format!(
-            "interface = \"{DEVICE}\"\n\
-             seed = \"{seed:064x}\"\n\
-             [workers]\n\
-             cores = [{core}]\n\
-             [frames]\n\
-             count = {frames}\n\
-             [transactions]\n\
-             memory_mib = {memory_mib}\n\
-             [control]\n\
-             socket = \"{control}\"\n\
-             [service.{SERVICE_NAME}]\n\
-             listen = \"{SERVICE}\"\n\
-             handoff = \"embedded\"\n\
-             {service}\
-             [service.{SERVICE_NAME}.embedded]\n\
-             capacity = {capacity:?}\n\
-             service_time = \"exponential\"\n\
-             {embedded}\
-             [service.{SERVICE_NAME}.reply]\n\
-             per_destination = 1000000\n\
-             [service.{SERVICE_NAME}.gate]\n\
-             {gate}",
-            seed = self.caller.seed,
-            core = cores::available().last().copied().unwrap_or(0),
-            frames = self.frames,
-            memory_mib = if self.transactions { 16 } else { 0 },
-            control = control.display(),
-            capacity = self.capacity_per_s,
-            service = self.service,
-            embedded = self.embedded,
-            gate = self.gate,
-        )
+        let guarded = Guarded {
+            seed: self.caller.seed,
+            worker_core: cores::available().last().copied().unwrap_or(0),
+            frames: self.frames,
+            control,
+            transactions: if self.transactions { "" } else { "memory_mib = 0\n" },
+            service: &self.service,
+            embedded: &format!("capacity = {:?}\n{}", self.capacity_per_s, self.embedded),
+            gate: &self.gate,
+        };
+        guarded.configuration()
     }
 
     /// Does the run.
