@@ -12,6 +12,15 @@
 
 use std::collections::VecDeque;
 
+/// The two rings whose messages are put in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ring {
+    /// What is served first.
+    Control,
+    /// Originals, and what is undecided.
+    New,
+}
+
 /// A message and when the XDP program saw it.
 type Timed<T> = (u64, T);
 
@@ -45,44 +54,44 @@ impl<T> Inflow<T> {
         }
     }
 
-    /// How many more of ring new there is room for.
-    pub(super) fn room_for_new(&self) -> usize {
-        self.room - self.new.len()
+    /// How many more there is room for.
+    pub(super) fn room_for(&self, ring: Ring) -> usize {
+        let line = match ring {
+            Ring::Control => &self.control,
+            Ring::New => &self.new,
+        };
+        self.room - line.len()
     }
 
-    /// How many more control messages there is room for.
-    pub(super) fn room_for_control(&self) -> usize {
-        self.room - self.control.len()
+    /// A message that was read from a ring.
+    pub(super) fn push(&mut self, ring: Ring, arrival_ns: u64, message: T) {
+        let (line, until_ns) = match ring {
+            Ring::Control => (&mut self.control, &mut self.control_until_ns),
+            Ring::New => (&mut self.new, &mut self.new_until_ns),
+        };
+        *until_ns = arrival_ns.max(*until_ns);
+        line.push_back((arrival_ns, message));
     }
 
-    /// A message of ring new.
-    pub(super) fn push_new(&mut self, arrival_ns: u64, message: T) {
-        self.new_until_ns = self.new_until_ns.max(arrival_ns);
-        self.new.push_back((arrival_ns, message));
-    }
-
-    /// Ring new was read, or there was no room to.
-    pub(super) fn new_was_read(&mut self, to_its_end: bool) {
-        if to_its_end {
-            self.confirmed = self.control.len();
+    /// A ring was read, or there was no room to.
+    pub(super) fn was_read(&mut self, ring: Ring, to_its_end: bool) {
+        match ring {
+            Ring::Control => self.control_is_read = to_its_end,
+            Ring::New => {
+                if to_its_end {
+                    self.confirmed = self.control.len();
+                }
+                self.control_is_read = false;
+            }
         }
-        self.control_is_read = false;
     }
 
-    /// A message of ring control.
-    pub(super) fn push_control(&mut self, arrival_ns: u64, message: T) {
-        self.control_until_ns = self.control_until_ns.max(arrival_ns);
-        self.control.push_back((arrival_ns, message));
-    }
-
-    /// Ring control was read, or there was no room to.
-    pub(super) fn control_was_read(&mut self, to_its_end: bool) {
-        self.control_is_read = to_its_end;
-    }
-
-    /// A message that came by neither ring takes its place by its time.
-    pub(super) fn insert(&mut self, is_control: bool, arrival_ns: u64, message: T) {
-        let line = if is_control { &mut self.control } else { &mut self.new };
+    /// A message that came by neither ring takes its place by its time, among those of the ring that it would have come by.
+    pub(super) fn insert(&mut self, ring: Ring, arrival_ns: u64, message: T) {
+        let line = match ring {
+            Ring::Control => &mut self.control,
+            Ring::New => &mut self.new,
+        };
         let place = line.iter().rposition(|(other_ns, _)| *other_ns <= arrival_ns).map_or(0, |at| at + 1);
         line.insert(place, (arrival_ns, message));
     }
@@ -125,7 +134,7 @@ mod tests {
 
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-    use super::Inflow;
+    use super::{Inflow, Ring};
 
     /// Reads up to `most` messages; true if that was all.
     fn read(ring: &mut VecDeque<u64>, most: usize, mut push: impl FnMut(u64)) -> bool {
@@ -140,13 +149,13 @@ mod tests {
         most: usize,
         between: impl FnOnce(&mut [VecDeque<u64>; 2]),
     ) {
-        let room = most.min(inflow.room_for_new());
-        let to_its_end = read(&mut rings[1], room, |time| inflow.push_new(time, time));
-        inflow.new_was_read(to_its_end);
+        let room = most.min(inflow.room_for(Ring::New));
+        let to_its_end = read(&mut rings[1], room, |time| inflow.push(Ring::New, time, time));
+        inflow.was_read(Ring::New, to_its_end);
         between(rings);
-        let room = most.min(inflow.room_for_control());
-        let to_its_end = read(&mut rings[0], room, |time| inflow.push_control(time, time));
-        inflow.control_was_read(to_its_end);
+        let room = most.min(inflow.room_for(Ring::Control));
+        let to_its_end = read(&mut rings[0], room, |time| inflow.push(Ring::Control, time, time));
+        inflow.was_read(Ring::Control, to_its_end);
     }
 
     #[test]
@@ -189,7 +198,7 @@ mod tests {
         let mut inflow = Inflow::new(8);
         let mut rings = [VecDeque::from([2, 6]), VecDeque::from([4])];
         for time in [5, 3, 9] {
-            inflow.insert(time == 3, time, time);
+            inflow.insert(if time == 3 { Ring::Control } else { Ring::New }, time, time);
         }
         let mut left = Vec::new();
         for _ in 0..2 {
@@ -199,7 +208,7 @@ mod tests {
         left.sort_unstable();
         assert_eq!(left, [2, 3, 4, 5, 6, 9]);
         // Alone, with both rings empty.
-        inflow.insert(true, 10, 10);
+        inflow.insert(Ring::Control, 10, 10);
         round(&mut inflow, &mut rings, 4, |_| {});
         assert_eq!(inflow.next(), Some(10));
     }

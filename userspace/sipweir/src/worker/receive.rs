@@ -15,6 +15,7 @@ use overload::{Decision, Discipline, Gate, Known, Lane as Queue, TransactionStat
 use sip::{CallLines, Class, Datagram, KernelFindings, Marker, MarkerForm, Message, Method, Reason};
 use xdp_prog::Meta;
 
+use super::inflow::Ring;
 use super::{Parts, RING_CONTROL, RING_NEW, RING_RETRANSMISSION, Worker};
 use crate::body::Body;
 use crate::counters::Outcome;
@@ -76,7 +77,7 @@ impl Worker {
 
         received += self.read_side_door(now_ns);
         for _ in 0..ROUNDS_MAX {
-            let read = self.read_new(&mut batch) + self.read_control(&mut batch);
+            let read = self.read_ring(Ring::New, &mut batch) + self.read_ring(Ring::Control, &mut batch);
             received += read;
             while let Some(arrived) = self.inflow.next() {
                 let queue = self.queue_of(&arrived);
@@ -92,29 +93,20 @@ impl Worker {
         received
     }
 
-    /// A batch of ring new, into `inflow`; how many.
-    fn read_new(&mut self, batch: &mut Batch) -> usize {
-        let has_room = self.inflow.room_for_new() >= BATCH;
-        let read = if has_room { self.parts.port.receive(RING_NEW, batch) } else { 0 };
+    /// A batch of a ring, into `inflow`; how many.
+    fn read_ring(&mut self, ring: Ring, batch: &mut Batch) -> usize {
+        let number = match ring {
+            Ring::Control => RING_CONTROL,
+            Ring::New => RING_NEW,
+        };
+        let has_room = self.inflow.room_for(ring) >= BATCH;
+        let read = if has_room { self.parts.port.receive(number, batch) } else { 0 };
         for frame in batch.drain(..) {
             if let Some(arrived) = self.read(frame) {
-                self.inflow.push_new(arrived.arrival_ns, arrived);
+                self.inflow.push(ring, arrived.arrival_ns, arrived);
             }
         }
-        self.inflow.new_was_read(has_room && read < BATCH);
-        read
-    }
-
-    /// A batch of ring control, into `inflow`; how many.
-    fn read_control(&mut self, batch: &mut Batch) -> usize {
-        let has_room = self.inflow.room_for_control() >= BATCH;
-        let read = if has_room { self.parts.port.receive(RING_CONTROL, batch) } else { 0 };
-        for frame in batch.drain(..) {
-            if let Some(arrived) = self.read(frame) {
-                self.inflow.push_control(arrived.arrival_ns, arrived);
-            }
-        }
-        self.inflow.control_was_read(has_room && read < BATCH);
+        self.inflow.was_read(ring, has_room && read < BATCH);
         read
     }
 

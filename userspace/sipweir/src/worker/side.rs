@@ -11,6 +11,7 @@ use afxdp::BATCH;
 use overload::{Lane as Queue, TransactionState};
 use sip::Class;
 
+use super::inflow::Ring;
 use super::receive::Arrived;
 use super::{Parts, Worker};
 use crate::body::{Body, Large};
@@ -36,14 +37,15 @@ impl Worker {
         let mut taken = 0;
         for family in 0..families {
             for _ in 0..SIDE_MAX / 2 {
-                if self.inflow.room_for_control() == 0 || self.inflow.room_for_new() == 0 {
+                if self.inflow.room_for(Ring::Control) == 0 || self.inflow.room_for(Ring::New) == 0 {
                     return taken;
                 }
                 let Some(looked) = self.look_at_side_door(family, now_ns) else { break };
                 taken += 1;
                 if let Some(arrived) = looked {
                     let is_control = self.queue_of(&arrived) == Queue::Control;
-                    self.inflow.insert(is_control, arrived.arrival_ns, arrived);
+                    let ring = if is_control { Ring::Control } else { Ring::New };
+                    self.inflow.insert(ring, arrived.arrival_ns, arrived);
                 }
             }
         }
