@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
@@ -70,17 +70,23 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // The error says it all.
     set_hook(Box::new(|_| {}));
     let programs = Programs::load()?;
+    let go_on = || -> anyhow::Result<()> {
+        ensure!(!stop.load(Ordering::Relaxed), "interrupted");
+        Ok(())
+    };
     for scenario in &scenarios {
-        // A stage of its own: no scenario finds what another has left.
-        let room = Room {
-            stage: Stage::set_up()?,
-            programs: &programs,
-            quick: arguments.quick,
-            stop: Arc::clone(&stop),
-        };
         println!("# {}: {}", scenario.name, scenario.what);
         let scenario_begin = Instant::now();
-        match measured(&room, scenario) {
+        // A stage of its own: no scenario finds what another has left.
+        let room = || -> anyhow::Result<Room<'_>> {
+            Ok(Room {
+                stage: Stage::set_up()?,
+                programs: &programs,
+                quick: arguments.quick,
+                stop: Arc::clone(&stop),
+            })
+        };
+        match caught(|| room()?.measure(scenario)) {
             Ok(mut found) => {
                 found.details.note("seconds", scenario_begin.elapsed().as_secs_f64());
                 for row in found.rows {
@@ -91,22 +97,20 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
             Err(error) => {
                 // After a signal, whatever went wrong is of no interest.
-                room.go_on()?;
+                go_on()?;
                 eprintln!("{}: {error:#}", scenario.name);
                 failed.push(scenario.name.as_str());
             }
         }
-        room.go_on()?;
+        go_on()?;
     }
     report.seconds = begin.elapsed().as_secs_f64();
 
-    if let Some((mut file, path)) = json {
-        file.write_all(report.json()?.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(json) = json {
+        json.write(&report.json()?)?;
     }
-    if let Some((mut file, path)) = html {
-        file.write_all(page(&report).as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(html) = html {
+        html.write(&page(&report))?;
     }
     ensure!(failed.is_empty(), "not measured: {}", failed.join(", "));
     if let Some(folder) = &arguments.record {
@@ -116,10 +120,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tests' furniture (namespaces, processes) panics where it fails. What it holds undoes itself on the way, and the other
-/// scenarios can still be measured.
-fn measured(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
-    catch_unwind(AssertUnwindSafe(|| room.measure(scenario))).unwrap_or_else(|panic| {
+/// The tests' furniture (namespaces, processes) panics where it fails, when it is made and when it is taken down, too. What
+/// it holds undoes itself on the way, and the other scenarios can still be measured.
+fn caught(work: impl FnOnce() -> anyhow::Result<Found>) -> anyhow::Result<Found> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .map(String::as_str)
@@ -141,9 +145,31 @@ fn chosen(all: Vec<Scenario>, names: &[String]) -> anyhow::Result<Vec<Scenario>>
     Ok(all.into_iter().filter(|scenario| names.is_empty() || names.contains(&scenario.name)).collect())
 }
 
-fn create(path: &Path) -> anyhow::Result<(File, &Path)> {
+/// A file to be written at the end; one that never is leaves nothing behind.
+struct Output<'a> {
+    file: File,
+    path: &'a Path,
+    is_written: bool,
+}
+
+fn create(path: &Path) -> anyhow::Result<Output<'_>> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    Ok((file, path))
+    Ok(Output { file, path, is_written: false })
+}
+
+impl Output<'_> {
+    fn write(mut self, text: &str) -> anyhow::Result<()> {
+        self.is_written = true;
+        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if !self.is_written && self.file.metadata().is_ok_and(|found| found.is_file()) {
+            let _removed = std::fs::remove_file(self.path);
+        }
+    }
 }
 
 /// A flag that is set by Ctrl-C, SIGTERM or a terminal that goes away; it is looked at between two measurements.
@@ -158,8 +184,25 @@ fn catch_signals() -> anyhow::Result<Arc<AtomicBool>> {
 
 #[cfg(test)]
 mod tests {
-    use super::chosen;
+    use super::{caught, chosen, create};
     use crate::scenario;
+
+    #[test]
+    fn a_panic_of_the_furniture_is_an_error_with_its_words() {
+        let error = caught(|| panic!("no namespace {}", 7)).expect_err("an error").to_string();
+        assert_eq!(error, "no namespace 7");
+    }
+
+    #[test]
+    fn a_file_that_is_never_written_is_not_left_behind() {
+        let path = std::env::temp_dir().join(format!("sipweir-bench-{}.json", std::process::id()));
+        drop(create(&path).expect("writable"));
+        assert!(!path.exists());
+        create(&path).expect("writable").write("{}").expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "{}");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(create(std::path::Path::new("/nonexistent/x")).is_err());
+    }
 
     #[test]
     fn scenarios_are_chosen_by_name_and_an_unknown_one_is_refused_with_the_known() {

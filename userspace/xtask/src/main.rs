@@ -128,7 +128,12 @@ const RECORD: &str = "bench/record";
 fn bench(mut arguments: Vec<String>) -> Result<()> {
     packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd])?;
     need_root("the bench makes network namespaces and loads BPF programs")?;
-    if !arguments.iter().any(|argument| ["--quick", "--only", "--record"].contains(&argument.as_str())) {
+    // Also as `--only=NAME`.
+    let name_of = |argument: &String| argument.split('=').next().unwrap_or_default().to_owned();
+    if !arguments
+        .iter()
+        .any(|argument| ["--quick", "--only", "--record"].contains(&name_of(argument).as_str()))
+    {
         arguments.extend(["--record", RECORD].map(str::to_owned));
     }
     // One by one: built together, their dependencies would have other features, and be built again to be run.

@@ -39,7 +39,7 @@ struct Package {
 const PACKAGES: [Package; 14] = [
     Package {
         name: "clang",
-        why: "compiles the XDP program",
+        why: "compiles the BPF programs",
         purpose: Purpose::Build,
         sign: Sign::Executable("clang"),
     },

@@ -38,7 +38,9 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
             let best = best_per_s(room, plan)?;
             let seed = u64::from(round) + 1;
             let alone = overloaded_alone(room, plan, load * best, seed)?;
-            let behind = overloaded_behind(room, scenario, plan, load * best, seed, &mut details)?;
+            let mut seen = Details::default();
+            let behind = overloaded_behind(room, scenario, plan, load * best, seed, &mut seen)?;
+            details.note(&format!("behind_{load}x_round_{}", round + 1), seen);
             let found =
                 [behind.completed_per_s, alone.completed_per_s, behind.in_t1_per_s, alone.in_t1_per_s];
             for (rounds, value) in rounds.iter_mut().zip(found) {

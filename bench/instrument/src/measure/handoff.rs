@@ -31,7 +31,7 @@ enum Way {
 }
 
 pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Found> {
-    lay_devices(room);
+    lay_devices(room)?;
     let server = room.stage.at_server(|| socket::bind(Wire::Guarded.service()))?;
     let server = socket::sink(server, room.stage.cores.worker)?;
     let mut guarded = Guarded::start(room, scenario)?;
@@ -72,7 +72,7 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Fo
 
 /// Both rivals' devices in the server's namespace. The receiving ends get an address of their own, since a device without
 /// one fails the source check, and take what is routed elsewhere.
-fn lay_devices(room: &Room<'_>) {
+fn lay_devices(room: &Room<'_>) -> anyhow::Result<()> {
     let server = &room.stage.server;
     let [sending, receiving] = VETH;
     server.ip(&["link", "add", sending, "type", "veth", "peer", "name", receiving]);
@@ -80,11 +80,15 @@ fn lay_devices(room: &Room<'_>) {
     for (device, address) in [(receiving, "10.78.0.1/32"), (TAP, "10.78.0.2/32")] {
         server.ip(&["link", "set", device, "address", MAC_TEXT]);
         server.ip(&["addr", "add", address, "dev", device, "scope", "host"]);
-        server.run(&["sysctl", "-qw", &format!("net.ipv4.conf.{device}.rp_filter=2")]);
+        // /proc/sys/net is that of the calling thread's namespace.
+        let filter = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+        room.stage
+            .at_server(|| std::fs::write(&filter, "2").with_context(|| format!("cannot write {filter}")))?;
     }
     for device in [sending, receiving, TAP] {
         server.ip(&["link", "set", device, "up"]);
     }
+    Ok(())
 }
 
 /// Mpps that reach the rival's server.

@@ -109,6 +109,9 @@ fn subject(
     let packets = guarded.offer(scenario, packets)?.packets;
     let (after, used) = (guarded.subject.account()?, guarded.subject.usage()?.since(&used));
     let replies = arrived(&room.stage.callers, device)? - replies;
+    // Two witnesses; some replies may be on their way between the two looks.
+    let sent = after.replies - before.replies;
+    ensure!(sent.abs_diff(replies) <= sent / 100 + 64, "{sent} replies sent, {replies} arrived");
     let core_s = (used.task_clock_ns as f64 + xdp_ns * packets as f64) / 1e9;
     let handed_over = |account: &Account| account.outcome(|name| name == "handed_over");
     let taken = handed_over(&after) - handed_over(&before) + after.waiting.saturating_sub(before.waiting);
