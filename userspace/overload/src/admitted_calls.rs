@@ -36,8 +36,7 @@ impl Default for AdmittedCalls {
 
 impl AdmittedCalls {
     /// Room for `calls` calls or a few more; the one that was silent longest makes room.
-    #[must_use]
-    pub fn with_room_for(calls: usize) -> Self {
+    fn with_room_for(calls: usize) -> Self {
         Self(KeyedBuckets::new(calls))
     }
 

@@ -162,7 +162,7 @@ pub enum Problem {
     },
     /// A probability is outside 0 to 1, as a published start probability of random control is.
     #[error(
-        "{field} = {value} is no probability, even if 1.6 was published as one; it must be between 0 and 1"
+        "{field} = {value} is no probability; it must be between 0 and 1 (a published start of 1.6 is none either)"
     )]
     Probability {
         /// The field to change.

@@ -38,11 +38,10 @@ mod peoc;
 mod rate;
 mod rate_share;
 
-pub use adaptive::{AdaptiveConfig, AdaptiveRate};
-pub use announced::{Algorithm, Announced, Announcement};
+pub use adaptive::AdaptiveConfig;
+pub use announced::{Algorithm, Announcement};
 pub use any::{AnyControl, ControlConfig, Uncontrolled};
 pub use deoc::{Deoc, DeocConfig};
-pub use leaky_bucket::LeakyBucket;
 pub use loss::{LossConfig, LossControl};
 pub use notifier::Notifier;
 pub use peoc::{Peoc, PeocConfig};
@@ -121,7 +120,4 @@ pub trait ClientControl {
     fn next_probe(&self) -> Option<Nanos> {
         None
     }
-
-    /// Requests per second that it would let through now, if it has such a limit.
-    fn limit_per_s(&self, now: Nanos) -> Option<f64>;
 }

@@ -57,7 +57,7 @@ impl GateState {
 }
 
 /// How many share hashes there are.
-const HASHES: f64 = (1_u64 << u32::BITS) as f64;
+pub(crate) const HASHES: f64 = (1_u64 << u32::BITS) as f64;
 
 /// The published form of a gate: state in the high half, admitted share as a 32-bit threshold in the low half.
 ///

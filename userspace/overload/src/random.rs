@@ -96,18 +96,6 @@ impl Random {
         Ok(gate)
     }
 
-    /// Q, the average on which the next decisions rest.
-    #[must_use]
-    pub const fn average(&self) -> f64 {
-        self.average
-    }
-
-    /// Tmin, Tmax and B in messages at the present service rate.
-    #[must_use]
-    pub const fn levels(&self) -> [u32; 3] {
-        self.levels
-    }
-
     /// 1 − P at the present average.
     fn admitted_share(&self) -> f64 {
         let [low, high, _] = self.levels.map(f64::from);

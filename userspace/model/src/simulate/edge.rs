@@ -71,7 +71,7 @@ impl Controller for Edge {
 
 #[cfg(test)]
 mod tests {
-    use overload::distributed::{ControlConfig, PeocConfig, RateControlConfig};
+    use overload::distributed::{ControlConfig, DeocConfig, PeocConfig, RateControlConfig};
 
     use super::EdgeControl;
     use crate::simulate::controller::{Controller, MakeController, Request, Response};
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_edge_controls_each_way_by_itself() {
-        let mut edge = edge(&ControlConfig::by_name("deoc").unwrap());
+        let mut edge = edge(&ControlConfig::Deoc(DeocConfig::default()));
         let mut admitted = |next: usize, from_ms: u64| {
             let request = |ms| Request { now: (from_ms + ms) * MS, next, share_hash: 0 };
             (0..1000).filter(|ms| edge.admit(&request(*ms))).count()

@@ -13,7 +13,8 @@
 //!
 //! Source: DEOC (Computer Networks 2012) and PEOC (JNCA 2014); which periods are overloaded is their business.
 
-use super::{Category, LeakyBucket};
+use super::Category;
+use super::leaky_bucket::LeakyBucket;
 use crate::Nanos;
 use crate::config::{ConfigError, Problem};
 
@@ -90,9 +91,10 @@ impl AdaptiveConfig {
 
 /// The rate, and the bucket that keeps to it.
 #[derive(Debug, Clone)]
-pub struct AdaptiveRate {
+pub(super) struct AdaptiveRate {
     config: AdaptiveConfig,
-    rate_per_s: f64,
+    /// r.
+    pub(super) rate_per_s: f64,
     bucket: LeakyBucket,
     /// End of the running period; the first one begins with the first call.
     period_end: Option<Nanos>,
@@ -103,21 +105,15 @@ impl AdaptiveRate {
     ///
     /// # Errors
     /// Everything that is wrong with the configuration.
-    pub fn new(config: &AdaptiveConfig) -> Result<Self, ConfigError> {
+    pub(super) fn new(config: &AdaptiveConfig) -> Result<Self, ConfigError> {
         ConfigError::check(config.check())?;
         let (rate_per_s, bucket) = (config.initial_per_s, LeakyBucket::default());
         Ok(Self { config: *config, rate_per_s, bucket, period_end: None })
     }
 
-    /// r.
-    #[must_use]
-    pub const fn rate_per_s(&self) -> f64 {
-        self.rate_per_s
-    }
-
     /// Whether a period has ended since the last call. However many have passed, one is to be judged: what came in
     /// them was counted together.
-    pub fn period_ends(&mut self, now: Nanos) -> bool {
+    pub(super) fn period_ends(&mut self, now: Nanos) -> bool {
         let end = *self.period_end.get_or_insert(now.saturating_add(self.config.period_ns));
         if now < end {
             return false;
@@ -128,7 +124,7 @@ impl AdaptiveRate {
     }
 
     /// Changes the rate after a period.
-    pub fn adapt(&mut self, is_overloaded: bool) {
+    pub(super) fn adapt(&mut self, is_overloaded: bool) {
         let AdaptiveConfig { increase, decrease, exponent, min_per_s, max_per_s, .. } = self.config;
         let rate = self.rate_per_s;
         let changed =
@@ -137,7 +133,7 @@ impl AdaptiveRate {
     }
 
     /// Whether a request may be sent. The first category keeps to the rate; others pass, and it waits for them.
-    pub fn ask(&mut self, now: Nanos, category: Category) -> bool {
+    pub(super) fn ask(&mut self, now: Nanos, category: Category) -> bool {
         let interval_ns = LeakyBucket::interval_ns(self.rate_per_s);
         if category == Category::FIRST {
             return self.bucket.conforms(now, interval_ns, self.config.tolerance);
@@ -164,9 +160,9 @@ mod tests {
         for (exponent, risen) in [(0.0, 110.0), (1.0, 100.1), (0.5, 101.0)] {
             let mut rate = rate(AdaptiveConfig { exponent, ..AdaptiveConfig::default() });
             rate.adapt(false);
-            assert!((rate.rate_per_s() - risen).abs() < 1e-9, "{exponent}");
+            assert!((rate.rate_per_s - risen).abs() < 1e-9, "{exponent}");
             rate.adapt(true);
-            assert!((rate.rate_per_s() - 0.8 * risen).abs() < 1e-9, "{exponent}");
+            assert!((rate.rate_per_s - 0.8 * risen).abs() < 1e-9, "{exponent}");
         }
     }
 
@@ -175,9 +171,9 @@ mod tests {
         let config = AdaptiveConfig { min_per_s: 90.0, max_per_s: 105.0, ..AdaptiveConfig::default() };
         let mut rate = rate(config);
         rate.adapt(false);
-        assert_eq!(rate.rate_per_s(), 105.0);
+        assert_eq!(rate.rate_per_s, 105.0);
         rate.adapt(true);
-        assert_eq!(rate.rate_per_s(), 90.0);
+        assert_eq!(rate.rate_per_s, 90.0);
     }
 
     #[test]
@@ -231,7 +227,7 @@ mod tests {
                 for rate in &mut rates {
                     rate.adapt(is_overloaded);
                 }
-                let difference = (rates[0].rate_per_s() - rates[1].rate_per_s()).abs();
+                let difference = (rates[0].rate_per_s - rates[1].rate_per_s).abs();
                 let expected = (1.0 - decrease).powi(decreases) * (first - second).abs();
                 prop_assert!((difference - expected).abs() < 1e-9 * first.max(second), "{difference} {expected}");
             }
@@ -249,11 +245,11 @@ mod tests {
             };
             let mut rates = [start(first.max(second)), start(first.min(second))];
             for is_overloaded in overloaded {
-                let before = rates[0].rate_per_s() - rates[1].rate_per_s();
+                let before = rates[0].rate_per_s - rates[1].rate_per_s;
                 for rate in &mut rates {
                     rate.adapt(is_overloaded);
                 }
-                let after = rates[0].rate_per_s() - rates[1].rate_per_s();
+                let after = rates[0].rate_per_s - rates[1].rate_per_s;
                 prop_assert!(after.abs() <= before.abs() + 1e-9, "{before} {after}");
             }
         }

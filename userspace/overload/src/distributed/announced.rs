@@ -42,7 +42,7 @@ impl From<Advice> for Announcement {
 
 /// The latest announcement of one core, of the one algorithm that its listener knows.
 #[derive(Debug, Clone)]
-pub struct Announced {
+pub(super) struct Announced {
     algorithm: Algorithm,
     last_seq: Option<u64>,
     value: u32,
@@ -52,13 +52,13 @@ pub struct Announced {
 impl Announced {
     /// Nothing announced yet.
     #[must_use]
-    pub const fn new(algorithm: Algorithm) -> Self {
+    pub(super) const fn new(algorithm: Algorithm) -> Self {
         Self { algorithm, last_seq: None, value: 0, until: 0 }
     }
 
     /// Takes over an announcement. One of another algorithm was not offered and is ignored; so is one whose sequence
     /// number is not larger than the last: responses overtake each other (RFC 7339 section 4.4).
-    pub fn hear(&mut self, now: Nanos, announcement: &Announcement) {
+    pub(super) fn hear(&mut self, now: Nanos, announcement: &Announcement) {
         let is_new = self.last_seq.is_none_or(|last| announcement.seq > last);
         if announcement.algorithm == self.algorithm && is_new {
             let validity_ms = announcement.validity_ms.unwrap_or(VALIDITY_MS_DEFAULT);
@@ -70,7 +70,7 @@ impl Announced {
 
     /// `oc`, while it holds.
     #[must_use]
-    pub const fn value(&self, now: Nanos) -> Option<u32> {
+    pub(super) const fn value(&self, now: Nanos) -> Option<u32> {
         if now < self.until { Some(self.value) } else { None }
     }
 }

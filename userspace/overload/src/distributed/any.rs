@@ -17,10 +17,6 @@ impl ClientControl for Uncontrolled {
     }
 
     fn hear(&mut self, _now: Nanos, _response: &Response) {}
-
-    fn limit_per_s(&self, _now: Nanos) -> Option<f64> {
-        None
-    }
 }
 
 /// A control and its settings.
@@ -40,34 +36,6 @@ pub enum ControlConfig {
 }
 
 impl ControlConfig {
-    /// The names in configuration and documents.
-    pub const NAMES: [&str; 5] = ["none", "deoc", "peoc", "loss", "rate"];
-
-    /// The control of this name with its default settings, if there is one.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        match name {
-            "none" => Some(Self::None),
-            "deoc" => Some(Self::Deoc(DeocConfig::default())),
-            "peoc" => Some(Self::Peoc(PeocConfig::default())),
-            "loss" => Some(Self::Loss(LossConfig::default())),
-            "rate" => Some(Self::Rate(RateControlConfig::default())),
-            _ => None,
-        }
-    }
-
-    /// The name in configuration and documents.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Deoc(_) => "deoc",
-            Self::Peoc(_) => "peoc",
-            Self::Loss(_) => "loss",
-            Self::Rate(_) => "rate",
-        }
-    }
-
     /// All problems.
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
@@ -140,30 +108,30 @@ impl ClientControl for AnyControl {
     fn next_probe(&self) -> Option<Nanos> {
         each!(self, control => control.next_probe())
     }
-
-    fn limit_per_s(&self, now: Nanos) -> Option<f64> {
-        each!(self, control => control.limit_per_s(now))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{AnyControl, ControlConfig};
-    use crate::distributed::{Category, ClientControl, LossConfig};
+    use crate::distributed::{
+        Category, ClientControl, DeocConfig, LossConfig, PeocConfig, RateControlConfig,
+    };
 
     #[test]
-    fn every_name_makes_its_control_and_no_other_does() {
-        for name in ControlConfig::NAMES {
-            let config = ControlConfig::by_name(name).expect("a name");
-            assert_eq!(config.name(), name);
+    fn every_configuration_makes_its_control() {
+        let all = [
+            (ControlConfig::None, false),
+            (ControlConfig::Deoc(DeocConfig::default()), false),
+            (ControlConfig::Peoc(PeocConfig::default()), true),
+            (ControlConfig::Loss(LossConfig::default()), false),
+            (ControlConfig::Rate(RateControlConfig::default()), false),
+        ];
+        for (config, probes) in all {
             assert_eq!(config.check(), []);
             let mut control = AnyControl::new(&config).expect("the defaults are valid");
-            assert!(control.ask(0, Category::FIRST, 0), "{name} lets the first request through");
-            assert_eq!(control.next_probe().is_some(), name == "peoc");
-            assert_eq!(control.probe(0), name == "peoc");
-            assert_eq!(control.limit_per_s(0).is_some(), ["deoc", "peoc"].contains(&name), "{name}");
+            assert!(control.ask(0, Category::FIRST, 0), "{config:?} lets the first request through");
+            assert_eq!((control.next_probe().is_some(), control.probe(0)), (probes, probes), "{config:?}");
         }
-        assert_eq!(ControlConfig::by_name("aimd"), None);
     }
 
     #[test]

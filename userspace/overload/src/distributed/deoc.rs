@@ -6,7 +6,8 @@
 //!
 //! Source: DEOC (Computer Networks 2012).
 
-use super::{AdaptiveConfig, AdaptiveRate, Category, ClientControl, Response};
+use super::adaptive::{AdaptiveConfig, AdaptiveRate};
+use super::{Category, ClientControl, Response};
 use crate::Nanos;
 use crate::config::{ConfigError, Problem};
 
@@ -79,10 +80,6 @@ impl ClientControl for Deoc {
         self.answers += 1;
         self.refusals += u64::from(response.is_refusal());
     }
-
-    fn limit_per_s(&self, _now: Nanos) -> Option<f64> {
-        Some(self.rate.rate_per_s())
-    }
 }
 
 #[cfg(test)]
@@ -109,7 +106,7 @@ mod tests {
     }
 
     fn limit(edge: &Deoc) -> f64 {
-        edge.limit_per_s(0).unwrap()
+        edge.rate.rate_per_s
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{NANOS_PER_S, Nanos};
 
 /// A leaky bucket. Interval and tolerance are given with each request, since both may change.
 #[derive(Debug, Clone, Default)]
-pub struct LeakyBucket {
+pub(super) struct LeakyBucket {
     content_ns: Nanos,
     last: Nanos,
 }
@@ -21,13 +21,13 @@ pub struct LeakyBucket {
 impl LeakyBucket {
     /// T of a rate above 0, at least one nanosecond.
     #[must_use]
-    pub fn interval_ns(rate_per_s: f64) -> Nanos {
+    pub(super) fn interval_ns(rate_per_s: f64) -> Nanos {
         // The cast saturates.
         ((NANOS_PER_S as f64 / rate_per_s).round() as Nanos).max(1)
     }
 
     /// Whether a request conforms now; if so it is in the bucket.
-    pub fn conforms(&mut self, now: Nanos, interval_ns: Nanos, tolerance: f64) -> bool {
+    pub(super) fn conforms(&mut self, now: Nanos, interval_ns: Nanos, tolerance: f64) -> bool {
         let now = now.max(self.last);
         let left_ns = self.content_ns.saturating_sub(now - self.last);
         let conforms = left_ns <= (interval_ns as f64 * tolerance) as Nanos;
@@ -39,7 +39,7 @@ impl LeakyBucket {
     }
 
     /// Puts in a request that needs no permission; others wait for it.
-    pub fn force(&mut self, now: Nanos, interval_ns: Nanos) {
+    pub(super) fn force(&mut self, now: Nanos, interval_ns: Nanos) {
         let _conforms = self.conforms(now, interval_ns, f64::INFINITY);
     }
 }

@@ -5,9 +5,11 @@
 //! could not give of `oc`. With two categories this is the RFC's algorithm; the shares are measured, as its
 //! section 7.2 asks, over the last one to two periods.
 
-use super::{Algorithm, Announced, CATEGORIES_MAX, Category, ClientControl, Response};
+use super::announced::{Algorithm, Announced};
+use super::{CATEGORIES_MAX, Category, ClientControl, Response};
 use crate::Nanos;
 use crate::config::{ConfigError, Problem};
+use crate::gate::HASHES;
 
 /// Settings of [`LossControl`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,7 +91,7 @@ impl LossControl {
 
     /// The part of each category that is dropped for `oc` per cent of all, at these shares of the categories.
     #[must_use]
-    pub fn reductions(oc: u32, shares: [f64; CATEGORIES_MAX]) -> [f64; CATEGORIES_MAX] {
+    pub(super) fn reductions(oc: u32, shares: [f64; CATEGORIES_MAX]) -> [f64; CATEGORIES_MAX] {
         let mut rest = f64::from(oc.min(100)) / 100.0;
         shares.map(|share| {
             let reduction = if rest < share { rest / share } else { f64::from(rest > 0.0) };
@@ -109,7 +111,7 @@ impl ClientControl for LossControl {
             Some(100..) => false,
             Some(oc) => {
                 let reduction = Self::reductions(oc, self.mix.shares())[place];
-                f64::from(draw) >= reduction * (f64::from(u32::MAX) + 1.0)
+                f64::from(draw) >= reduction * HASHES
             }
         }
     }
@@ -118,10 +120,6 @@ impl ClientControl for LossControl {
         if let Some(announcement) = &response.announcement {
             self.announced.hear(now, announcement);
         }
-    }
-
-    fn limit_per_s(&self, _now: Nanos) -> Option<f64> {
-        None
     }
 }
 

@@ -7,16 +7,8 @@
 //!                  └──── no:  one token more, up to b
 //! ```
 //!
-//! | symbol | here | meaning |
-//! |---|---|---|
-//! | λ | – | updates per second |
-//! | r | – | tokens per second |
-//! | b | `depth` | most tokens that are saved up |
-//! | x | – | r/λ |
-//!
-//! What a watcher knows is valid unless an update is pending. With Poisson updates and tokens, the tokens that are
-//! saved up, or −1 with an update pending, make a birth-death chain on −1..=b with ratio x, so that the valid access
-//! probability is 1 − (1 − x)/(1 − x^(b+2)), and 1 − 1/(b + 2) at x = 1. An update is lost only to a newer one.
+//! b is the most tokens that are saved up (`depth`). What a watcher knows is valid unless an update is pending; how often that
+//! is so is in the model (`model::notifications`), whose test drives this type. An update is lost only to a newer one.
 //!
 //! Source: TNTC (Computer Communications 2011).
 
@@ -59,22 +51,11 @@ impl<T> Notifier<T> {
     pub const fn is_valid(&self) -> bool {
         self.pending.is_none()
     }
-
-    /// The chance that they do, for Poisson updates and `ratio` = r/λ tokens per update.
-    #[must_use]
-    pub fn valid_access_probability(ratio: f64, depth: u32) -> f64 {
-        // 1/(1 + x + … + x^(b+1)): the share of the state in which an update is pending. The sum needs no case for x = 1
-        // and does not cancel near it; Horner's scheme keeps it short of overflow as long as the result is above 0.
-        let sum = (0..=depth).fold(1.0, |sum, _| (sum * ratio + 1.0).min(f64::MAX));
-        1.0 - 1.0 / sum
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
-    use rand_pcg::Pcg64;
-    use rand_pcg::rand_core::{Rng, SeedableRng};
 
     use super::Notifier;
 
@@ -93,47 +74,6 @@ mod tests {
             [Some(7), Some(8), None],
             "two were saved"
         );
-    }
-
-    /// Share of the updates and tokens, which come in random order, that find no update pending.
-    fn simulated(ratio: f64, depth: u32, seed: u64) -> f64 {
-        const EVENTS: u32 = 1_000_000;
-        let mut random = Pcg64::seed_from_u64(seed);
-        let mut notifier = Notifier::new(depth);
-        let token_below = ratio / (1.0 + ratio) * 2.0_f64.powi(32);
-        let mut valid = 0;
-        for event in 0..EVENTS {
-            if f64::from(random.next_u32()) < token_below {
-                notifier.token();
-            } else {
-                notifier.update(event);
-            }
-            // Events of the merged Poisson streams see time averages.
-            valid += u32::from(notifier.is_valid());
-        }
-        f64::from(valid) / f64::from(EVENTS)
-    }
-
-    #[test]
-    fn the_valid_access_probability_has_the_values_of_the_literature() {
-        let formula = Notifier::<()>::valid_access_probability;
-        assert!((formula(0.5, 4) - 0.492063).abs() < 5e-7);
-        assert!((formula(1.0, 8) - 0.9).abs() < 1e-12);
-        for (ratio, depth) in [(0.5, 4), (1.0, 8), (2.0, 0), (0.9, 30)] {
-            let (found, expected) = (simulated(ratio, depth, 1), formula(ratio, depth));
-            assert!((found - expected).abs() < 0.01 * expected, "{ratio} {depth}: {found} {expected}");
-        }
-    }
-
-    #[test]
-    fn the_formula_is_sound_at_its_ends() {
-        let formula = Notifier::<()>::valid_access_probability;
-        assert_eq!(formula(0.0, 5), 0.0);
-        assert_eq!(formula(1e6, 1000), 1.0);
-        let closed = |x: f64, b: i32| 1.0 - (1.0 - x) / (1.0 - x.powi(b + 2));
-        for (x, b) in [(0.3, 1), (1.5, 7), (0.99, 3), (3.0, 0)] {
-            assert!((formula(x, b as u32) - closed(x, b)).abs() < 1e-12, "{x} {b}");
-        }
     }
 
     proptest! {

@@ -14,7 +14,8 @@
 //!
 //! Source: PEOC (JNCA 2014).
 
-use super::{AdaptiveConfig, AdaptiveRate, Category, ClientControl, Response};
+use super::adaptive::{AdaptiveConfig, AdaptiveRate};
+use super::{Category, ClientControl, Response};
 use crate::Nanos;
 use crate::config::{ConfigError, Problem};
 
@@ -139,10 +140,6 @@ impl ClientControl for Peoc {
     fn next_probe(&self) -> Option<Nanos> {
         Some(self.next_probe)
     }
-
-    fn limit_per_s(&self, _now: Nanos) -> Option<f64> {
-        Some(self.rate.rate_per_s())
-    }
 }
 
 #[cfg(test)]
@@ -167,7 +164,7 @@ mod tests {
             edge.hear(0, answer);
         }
         edge.hear(PERIOD_NS, &Response::new(200, 0));
-        edge.limit_per_s(0).unwrap()
+        edge.rate.rate_per_s
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! before later ones have to wait. In the long run all categories together are sent at the announced rate. Left out is the
 //! optional randomisation against resonance (section 3.5.3).
 
-use super::{Algorithm, Announced, CATEGORIES_MAX, Category, ClientControl, LeakyBucket, Response};
+use super::announced::{Algorithm, Announced};
+use super::leaky_bucket::LeakyBucket;
+use super::{CATEGORIES_MAX, Category, ClientControl, Response};
 use crate::Nanos;
 use crate::config::{ConfigError, Problem};
 
@@ -89,10 +91,6 @@ impl ClientControl for RateControl {
             self.announced.hear(now, announcement);
         }
     }
-
-    fn limit_per_s(&self, now: Nanos) -> Option<f64> {
-        self.announced.value(now).map(f64::from)
-    }
 }
 
 #[cfg(test)]
@@ -143,9 +141,9 @@ mod tests {
     fn a_rate_of_zero_sends_nothing_and_ends_with_its_validity() {
         let mut control = control(&[4.0], 0);
         assert!(!control.ask(0, Category::FIRST, 0));
-        assert_eq!(control.limit_per_s(0), Some(0.0));
+        assert_eq!(control.announced.value(0), Some(0));
         assert!(control.ask(60 * SECOND, Category::FIRST, 0));
-        assert_eq!(control.limit_per_s(60 * SECOND), None);
+        assert_eq!(control.announced.value(60 * SECOND), None);
     }
 
     #[test]

@@ -2,15 +2,15 @@
 //!
 //! A chained hash table over the slots of the queue, with one more rule that bounds every chain: a bucket names at
 //! most [`GROUPS_PER_BUCKET`] calls. Originals of further calls go into one nameless group of the bucket, and a
-//! control message whose call is not among the named ones takes the whole nameless group along. So the order within
-//! a call holds for any keys, and a bucket never takes long to search; the price is that calls which collide may be
-//! pulled forward together. With keys that spread (the queue's keys are keyed hashes with a secret seed) a bucket
+//! control message whose call is not among the named ones waits for the nameless group. So the order within a call
+//! holds for any keys, and a bucket never takes long to search; the price is that messages of calls which collide may
+//! wait for each other. With keys that spread (the queue's keys are keyed hashes with a secret seed) a bucket
 //! holds half a call on average and the nameless group is practically never used.
 
 use super::slab::NONE;
 
 /// Calls that a bucket names. At an average load of one half, more than 8 in a bucket come once in 10^9 buckets.
-/// Smaller: calls get pulled forward with strangers; larger: a hostile set of keys costs more steps a message.
+/// Smaller: control messages wait for strangers; larger: a hostile set of keys costs more steps a message.
 pub(super) const GROUPS_PER_BUCKET: u32 = 8;
 
 #[derive(Debug, Clone, Copy)]

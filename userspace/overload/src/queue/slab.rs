@@ -11,7 +11,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Entry<T> {
     pub(super) item: T,
     pub(super) lane: Lane,
-    /// In the copy lane, but no copy: pulled forward instead of outdated.
+    /// In the copy lane, but no copy: taken along instead of outdated.
     pub(super) surplus: bool,
     pub(super) call_key: u64,
     pub(super) arrival_ns: Nanos,
