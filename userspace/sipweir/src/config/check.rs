@@ -216,7 +216,7 @@ fn gate(path: &str, service: &Service, report: &mut impl FnMut(String, String)) 
     }
     if !(0.0..=1.0).contains(&gate.initial_probability) {
         let message = format!(
-            "{} is no probability, even if 1.6 was published as one; it must be between 0 and 1",
+            "{} is no probability; it must be between 0 and 1 (a published start of 1.6 is none either)",
             gate.initial_probability
         );
         report(format!("{path}.gate.initial_probability"), message);
