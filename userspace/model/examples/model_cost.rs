@@ -1,4 +1,4 @@
-//! What the models cost: `cargo run --release -p sipweir-model --example cost`.
+//! What the models cost: `cargo run --release -p sipweir-model --example model_cost`.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! What the program costs: nanoseconds a packet by `BPF_PROG_TEST_RUN`, and its size. Needs root.
 //!
-//! `cargo run --release -p sipweir-xdp-prog --example cost` prints the table of
+//! `cargo run --release -p sipweir-xdp-prog --example program_cost` prints the table of
 //! `docs/journal/2026-11-30-xdp-program-cost.md`. Each number is the best of several series, because a shared machine only
 //! ever adds time. The packet is the same in each repetition, so caches are warm and branches are known: compare
 //! the numbers with one another, not with a NIC.
