@@ -39,9 +39,10 @@
 #define COPIES_OF_INVITE 6
 #define COPIES_OF_OTHERS 10
 
-/* Salts the way from a bucket to the other one of the same fingerprint: the golden ratio's bits. */
+/* Salts the way from a bucket to the other one of the same fingerprint: the golden ratio's bits. The upper
+ * six of the product choose among the 64 buckets of a page of memory. */
 #define OTHER_BUCKET_FACTOR 0x9e3779b97f4a7c15ULL
-#define OTHER_BUCKET_SHIFT  42
+#define OTHER_BUCKET_SHIFT  58
 
 enum transaction_state {
 	TRANSACTION_UNKNOWN = 0,
@@ -67,9 +68,11 @@ static __always_inline struct bucket *bucket_at(__u32 index)
 	return bpf_map_lookup_elem(&transactions, &index);
 }
 
+/* In the same page of memory, so that the two cost one miss of the TLB; odd, so that it is another one. */
 static __always_inline __u32 other_bucket(__u64 hash)
 {
-	return (__u32)hash ^ (__u32)((hash >> FINGERPRINT_SHIFT) * OTHER_BUCKET_FACTOR >> OTHER_BUCKET_SHIFT);
+	return (__u32)hash ^
+	       (__u32)((hash >> FINGERPRINT_SHIFT) * OTHER_BUCKET_FACTOR >> OTHER_BUCKET_SHIFT | 1);
 }
 
 /* The slot with one datagram more, at `time`. */
@@ -112,10 +115,28 @@ static __always_inline __u64 is_live(__u64 slot, __u64 time)
 	return (1 - is_zero(state_of(slot))) & ((age_of(slot, time) - (AGE_MAX + 1)) >> 63);
 }
 
-/*
- * The slots of a bucket that are this request's: bit 8 * state + slot. One bucket has at most one, but for
- * two writers that entered it at the same time.
- */
+/* Whether some slot of a bucket has the fingerprint, live or not: all that most originals have to ask. */
+static __always_inline _Bool has_fingerprint(const struct bucket *bucket, __u64 hash)
+{
+#pragma unroll
+	for (int i = 0; i < SLOTS; i++)
+		if ((bucket->slots[i] ^ hash) >> FINGERPRINT_SHIFT == 0)
+			return 1;
+	return 0;
+}
+
+/* The slots of a bucket that have the fingerprint, one bit each. */
+static __always_inline __u64 fingerprints_in(const struct bucket *bucket, __u64 hash)
+{
+	__u64 found = 0;
+
+#pragma unroll
+	for (int i = 0; i < SLOTS; i++)
+		found |= is_zero((bucket->slots[i] ^ hash) >> FINGERPRINT_SHIFT) << i;
+	return found;
+}
+
+/* The slots of a bucket that are this request's and live: bit 8 * state + slot. */
 __noinline __u64 matches_in(__u32 index, __u64 hash, __u64 time)
 {
 	struct bucket *bucket = bucket_at(index);
@@ -133,50 +154,58 @@ __noinline __u64 matches_in(__u32 index, __u64 hash, __u64 time)
 	return matches;
 }
 
-/* Index of the lowest of the bits 0..7, one of which is set. */
+/* Index of the lowest of the bits 0..15, one of which is set. */
 static __always_inline __u64 lowest_bit(__u64 bits)
 {
 	bits &= -bits;
-	return !!(bits & 0xf0) << 2 | !!(bits & 0xcc) << 1 | !!(bits & 0xaa);
+	return !!(bits & 0xff00) << 3 | !!(bits & 0xf0f0) << 2 | !!(bits & 0xcccc) << 1 | !!(bits & 0xaaaa);
+}
+
+/*
+ * Which slot is the request's where several have its fingerprint, those of the other bucket counted behind
+ * the first one's; SLOTS * 2 if none is. Two writers entered it at the same time, or an old one has not been
+ * swept: among the live ones the highest state counts.
+ */
+__noinline __u64 best_of(__u64 hash, __u64 time)
+{
+	__u64 matches = matches_in(hash, hash, time);
+	__u64 others = matches_in(other_bucket(hash), hash, time), at;
+
+	for (int state = TRANSACTION_HANDED_OVER; state >= TRANSACTION_SHED; state--) {
+		at = (matches >> (state * SLOTS) & 0xff) | (others >> (state * SLOTS) & 0xff) << SLOTS;
+		if (at)
+			return lowest_bit(at);
+	}
+	return SLOTS * 2;
 }
 
 /*
  * What is known of the request with this hash, as enum transaction_state; if it is known, this is a copy and
- * is counted. `limit`: copies from which on they are too many. If it is there twice, the highest state
- * counts.
+ * is counted. `limit`: copies from which on they are too many.
  */
 __noinline int recall(__u64 hash, __u64 now_ns, __u32 limit)
 {
-	__u32 index = hash;
-	__u64 time = time_of(now_ns), matches, others, slot, counted, at;
-	struct bucket *bucket;
-	int state;
+	__u64 time = time_of(now_ns), found, slot, counted, at;
+	struct bucket *bucket = bucket_at(hash), *other = bucket_at(other_bucket(hash));
 
-	matches = matches_in(index, hash, time);
-	others = matches_in(other_bucket(hash), hash, time);
-	if (!(matches | others))
+	if (!bucket || !other || !(has_fingerprint(bucket, hash) || has_fingerprint(other, hash)))
 		return TRANSACTION_UNKNOWN;
-	for (state = TRANSACTION_HANDED_OVER; state > TRANSACTION_SHED; state--)
-		if ((matches | others) >> (state * SLOTS) & 0xff)
-			break;
-	at = matches >> (state * SLOTS) & 0xff;
-	if (!at) {
-		at = others >> (state * SLOTS) & 0xff;
-		index = other_bucket(hash);
-	}
-	bucket = bucket_at(index);
-	if (!bucket)
+	found = fingerprints_in(bucket, hash) | fingerprints_in(other, hash) << SLOTS;
+	at = found & (found - 1) ? best_of(hash, time) : lowest_bit(found);
+	if (at >= SLOTS * 2)
 		return TRANSACTION_UNKNOWN;
-	at = lowest_bit(at) & (SLOTS - 1);
+	if (at >= SLOTS)
+		bucket = other;
+	at &= SLOTS - 1;
 	slot = bucket->slots[at];
-	/* Changed since: whatever it is now, the state that was read was true a moment ago. */
-	if ((slot ^ hash) >> FINGERPRINT_SHIFT)
-		return state;
+	/* Changed since it was found: unknown, which is never wrong. */
+	if ((slot ^ hash) >> FINGERPRINT_SHIFT || !is_live(slot, time))
+		return TRANSACTION_UNKNOWN;
 	counted = with_copy(slot, time);
 	__sync_val_compare_and_swap(&bucket->slots[at], slot, counted);
 	if ((counted >> COPIES_SHIFT & COPIES_MASK) > limit)
 		return TRANSACTION_EXCESS;
-	return state;
+	return state_of(slot);
 }
 
 /* The age of a slot, and more than any age if it is empty. */
@@ -198,10 +227,10 @@ __noinline __u64 least_worth(__u32 index, __u64 time)
 		return 0;
 #pragma unroll
 	for (int i = 0; i < SLOTS; i++) {
-		__u64 slot = bucket->slots[i], worse;
-		__u64 key = worthlessness(slot, time) << 3 | (SLOTS - 1 - i);
+		__u64 worth_nothing = worthlessness(bucket->slots[i], time), worse;
+		__u64 key = worth_nothing << 3 | (SLOTS - 1 - i);
 
-		used += is_live(slot, time);
+		used += (worth_nothing - (AGE_MAX + 1)) >> 63;
 		worse = (best - key) >> 63;
 		asm volatile("" : "+r"(worse));
 		best += (key - best) & -worse;

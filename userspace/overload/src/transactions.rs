@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A request lives in one of two buckets, in the emptier one when it is entered. So the table holds half its slots
-//! in use without losing anybody, which one bucket alone would not.
+//! in use without losing anybody, which one bucket alone would not. Both lie in one page of memory: in a table of many
+//! megabytes the page is what misses, in the TLB.
 //!
 //! # Two writers
 //!

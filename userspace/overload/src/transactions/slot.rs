@@ -20,7 +20,8 @@ const AGE_MAX: u64 = 30;
 const FUTURE: u64 = 192;
 
 const OTHER_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-const OTHER_BUCKET_SHIFT: u32 = 42;
+/// The upper six bits of the product choose among the 64 buckets of a page of memory.
+const OTHER_BUCKET_SHIFT: u32 = 58;
 
 /// A slot's word. From the upper bits down: fingerprint, state, copies, time of the last datagram, start of the span
 /// in which copies are counted.
@@ -106,9 +107,10 @@ pub(super) const fn bucket(hash: u64) -> usize {
 }
 
 /// The other one. It is found from the first by the fingerprint alone, so that two requests whose fingerprints
-/// agree in part do not meet more often for it.
+/// agree in part do not meet more often for it. It lies in the same page of memory, so that the two cost one miss of
+/// the TLB, and the step is odd, so that it is another one.
 pub(super) const fn other_bucket(hash: u64) -> usize {
-    let step = (hash >> FINGERPRINT_SHIFT).wrapping_mul(OTHER_BUCKET_FACTOR) >> OTHER_BUCKET_SHIFT;
+    let step = (hash >> FINGERPRINT_SHIFT).wrapping_mul(OTHER_BUCKET_FACTOR) >> OTHER_BUCKET_SHIFT | 1;
     hash as usize ^ step as usize
 }
 
