@@ -18,12 +18,12 @@
 /*
  * Secret key of the transaction hash (txn.h): of each position the low half of its word, then the high one.
  * One position a word of the longest datagram; then two of the source address, one that the last of them
- * shares with the second sum, one that lets a step of the loop end behind the others, and two of the
+ * shares with the second sum, five that let a step of the loop end behind the others, and two of the
  * finisher.
  */
 #define HASHED_LEN_MAX	  4096
 #define ADDRESS_POSITION  (HASHED_LEN_MAX / 8)
-#define FINISHER_POSITION (ADDRESS_POSITION + 4)
+#define FINISHER_POSITION (ADDRESS_POSITION + 8)
 #define HASH_KEY_WORDS	  (2 * (FINISHER_POSITION + 2))
 const volatile __u32 hash_key[HASH_KEY_WORDS];
 

@@ -26,7 +26,7 @@ pub(crate) const VLAN_WORDS: usize = 4096 / 64;
 pub const LINK_ADDRESSES_MAX: usize = 8;
 
 /// Words of the transaction hash's key, as in `maps.h`.
-pub const HASH_KEY_WORDS: usize = 2 * (FRAME_LEN_MAX as usize / 8 + 6);
+pub const HASH_KEY_WORDS: usize = 2 * (FRAME_LEN_MAX as usize / 8 + 10);
 
 /// As in `maps.h`.
 pub const EMERGENCY_NUMBERS_MAX: usize = 16;

@@ -41,9 +41,9 @@ use crate::start_line::Marker;
 
 /// Bytes that the sums have key words for.
 const SUMMED_LEN_MAX: usize = 4096;
-/// Positions of the key: the words of the datagram, two of the address, one that the last of them shares with B, one
-/// that fills up the XDP program's last step, two of the finisher.
-const KEY_POSITIONS: usize = SUMMED_LEN_MAX / 8 + 6;
+/// Positions of the key: the words of the datagram, two of the address, one that the last of them shares with B, five
+/// that fill up the XDP program's last step, two of the finisher.
+const KEY_POSITIONS: usize = SUMMED_LEN_MAX / 8 + 10;
 /// Where the words of the address stand.
 const ADDRESS_POSITION: usize = SUMMED_LEN_MAX / 8;
 /// Where the key of the finisher stands.

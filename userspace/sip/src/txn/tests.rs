@@ -41,7 +41,7 @@ fn naive_hash(seed: &Seed, source: IpAddr, canonical: &[u8]) -> u64 {
     let word = |position: usize| {
         u64::from(key.words()[2 * position + 1]) << 32 | u64::from(key.words()[2 * position])
     };
-    let mut finisher = SipHash::<1, 3>::new(word(516), word(517));
+    let mut finisher = SipHash::<1, 3>::new(word(520), word(521));
     finisher.write(&sum_from(0).to_le_bytes());
     finisher.write(&sum_from(1).to_le_bytes());
     finisher.write(&(canonical.len() as u64).to_le_bytes()[..7]);
