@@ -80,12 +80,14 @@ fn only_originals_are_shed() {
 }
 
 #[test]
-fn a_long_header_reaches_the_bound_and_is_not_shed() {
+fn too_many_headers_reach_the_bound_and_are_not_shed() {
     let mut settings = support::settings();
     settings.max_frame_len = 4096;
     let mut classifier = support::load(&settings);
     set_gates(&mut classifier, gate(DISCARD, 0));
     let long = invite(&format!("X: {}\r\n", "x".repeat(2700)));
+    assert_eq!(decide(&classifier, &long), (Class::Original, Reason::GateDiscard, Verdict::RingReject));
+    let long = invite(&"X: x\r\n".repeat(400));
     let bound = (Class::Undecided, Reason::ScanBound, Verdict::RingNew);
     assert_eq!(decide(&classifier, &long), bound);
 }
