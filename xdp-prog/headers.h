@@ -19,9 +19,9 @@
 #define SEARCH_UNROLL 4
 
 /*
- * A step is SEARCH_UNROLL words, or a line that ends in them. An INVITE through several proxies has 30 lines in
- * 1,500 bytes, which are some 80 steps. Smaller: such INVITEs escape the gate in the kernel and are shed by the
- * worker. Larger: more instructions to verify.
+ * A step is SEARCH_UNROLL words, or a line that ends in them. An INVITE through several proxies has 30 lines
+ * in 1,500 bytes, which are some 80 steps. Smaller: such INVITEs escape the gate in the kernel and are shed
+ * by the worker. Larger: more instructions to verify.
  */
 #define HEADER_STEPS_MAX 132
 

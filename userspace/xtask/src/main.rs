@@ -176,7 +176,8 @@ fn lint() -> Result<()> {
 fn verify() -> Result<()> {
     packages::ensure(&[Purpose::Build])?;
     need_root("the verifier runs in the kernel")?;
-    cargo::Cargo::new(["run", "--release", "--package", "sipweir-xdp-prog", "--example", "program_cost"]).run()
+    cargo::Cargo::new(["run", "--release", "--package", "sipweir-xdp-prog", "--example", "program_cost"])
+        .run()
 }
 
 pub(crate) fn need_root(why: &str) -> Result<()> {
