@@ -13,6 +13,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// What was mapped, if that is more: to begin at the bounds of a huge page.
+    whole: Option<(NonNull<u8>, usize)>,
 }
 
 // SAFETY: the value owns its address range and holds no thread-bound state; whoever makes pointers into the
@@ -23,20 +25,47 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Zeroed memory of our own, present before it returns so that the data path takes no page fault. With
-    /// `huge_pages`, the length must be a multiple of [`HUGE_PAGE`].
-    pub(crate) fn anonymous(len: usize, huge_pages: bool) -> Result<Self, Errno> {
-        let mut flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-        if huge_pages {
-            flags |= MapFlags::HUGETLB;
+    /// `reserved_huge_pages`, the length must be a multiple of [`HUGE_PAGE`], and so many must have been set aside for
+    /// programs that ask for them; otherwise the kernel gives huge pages where it has them, which spares most misses of
+    /// the TLB, and ordinary ones elsewhere.
+    pub(crate) fn anonymous(len: usize, reserved_huge_pages: bool) -> Result<Self, Errno> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let mapping = if reserved_huge_pages {
+            let flags = MapFlags::PRIVATE | MapFlags::POPULATE | MapFlags::HUGETLB;
+            // SAFETY: with a null hint and without MAP_FIXED the kernel picks a range that nothing else uses.
+            let base = unsafe { mmap_anonymous(null_mut(), len, protection, flags) }?;
+            Self::own(base.cast(), len)?
+        } else {
+            let whole = len.checked_add(HUGE_PAGE).ok_or(Errno::NOMEM)?;
+            // SAFETY: as above.
+            let base = unsafe { mmap_anonymous(null_mut(), whole, protection, MapFlags::PRIVATE) }?;
+            Self::own(base.cast(), whole)?.aligned(len)
+        };
+        let base = mapping.base.as_ptr().cast();
+        if !reserved_huge_pages {
+            // SAFETY: the range was just mapped, and the advice doesn't change its contents. Where it is not taken, the pages
+            // are ordinary ones.
+            let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
+            // SAFETY: the range was just mapped, and is all zeros before and after.
+            unsafe { madvise(base, len, Advice::LinuxPopulateWrite) }?;
         }
-        // SAFETY: with a null hint and without MAP_FIXED the kernel picks a range that nothing else uses.
-        let base = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
-        let mapping = Self::own(base.cast(), len)?;
         // A forked child must not make the kernel copy pages that a socket has pinned. Where the advice is
         // not taken, the pages are merely copied at fork, which is slow and harmless.
         // SAFETY: the range is exactly the one just mapped, and `DONTFORK` doesn't change its contents.
         let _ = unsafe { madvise(base, len, Advice::LinuxDontFork) };
         Ok(mapping)
+    }
+
+    /// The `len` bytes from the first bounds of a huge page on, in a mapping that is longer by one.
+    fn aligned(mut self, len: usize) -> Self {
+        let whole = (self.base, self.len);
+        let skipped = self.base.as_ptr().align_offset(HUGE_PAGE);
+        debug_assert!(skipped + len <= self.len);
+        // SAFETY: `align_offset` of a byte pointer is less than the alignment, by which the mapping is longer than `len`.
+        let base = unsafe { self.base.add(skipped) };
+        self.whole = Some(whole);
+        (self.base, self.len) = (base, len);
+        self
     }
 
     /// Memory behind a file descriptor, at one of the offsets that its owner documents.
@@ -48,7 +77,7 @@ impl Mapping {
     }
 
     fn own(base: *mut u8, len: usize) -> Result<Self, Errno> {
-        NonNull::new(base).map(|base| Self { base, len }).ok_or(Errno::NOMEM)
+        NonNull::new(base).map(|base| Self { base, len, whole: None }).ok_or(Errno::NOMEM)
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -70,9 +99,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        let (base, len) = self.whole.unwrap_or((self.base, self.len));
         // SAFETY: the range is ours alone, and whoever holds pointers into it also holds this value (`Arc`)
         // or borrows from it.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        let unmapped = unsafe { munmap(base.as_ptr().cast(), len) };
         debug_assert!(unmapped.is_ok());
     }
 }
