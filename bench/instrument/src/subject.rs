@@ -29,7 +29,7 @@ pub(crate) struct Account {
     pub(crate) waiting: u64,
     pub(crate) replies: u64,
     /// Lost at full RX rings, or for want of frames.
-    ring_lost: u64,
+    pub(crate) ring_lost: u64,
     frames_outstanding: u64,
     side_door: u64,
     bad: u64,

@@ -16,7 +16,7 @@ use crate::report::{Details, Row};
 use crate::rival::programs::Bare;
 use crate::scenario::Scenario;
 use crate::stage::{Wire, ifindex};
-use crate::statistics::Rounds;
+use crate::statistics::{Rounds, median};
 use crate::subject::Account;
 
 const KAMAILIO_503: &str = include_str!("../../scenarios/kamailio-503.cfg");
@@ -75,9 +75,12 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) ->
     let xdp_ns = guarded.xdp_ns_per_packet(scenario, packets / 4)?;
 
     let mut rounds = vec![Rounds::default(); rivals.len()];
+    let mut all = Vec::new();
     for _ in 0..room.rounds(scenario) {
         room.go_on()?;
-        let ours = subject(room, &mut guarded, scenario, counted, xdp_ns)?;
+        let round = subject(room, &mut guarded, scenario, counted)?;
+        let ours = round.per_core_second(xdp_ns);
+        all.push(round);
         for (rounds, rival) in rounds.iter_mut().zip(&rivals) {
             let theirs = kamailio(room, &generator, packets / KAMAILIO_PART, rival, counted);
             rounds.push(ours, theirs.context(rival.name)?);
@@ -86,6 +89,14 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) ->
 
     let mut details = Details::default();
     details.note("xdp_ns_per_packet", xdp_ns);
+    let share = |part: fn(&Refused) -> u64, whole: fn(&Refused) -> u64| {
+        median(&all.iter().map(|round| part(round) as f64 / whole(round) as f64).collect::<Vec<_>>())
+    };
+    details.note("answered_share", share(|round| round.replies, |round| round.packets));
+    let account = guarded.subject.account()?;
+    details.note("outcomes", &account.outcomes);
+    details.note("lost_at_full_rings", account.ring_lost);
+    details.note("threads_ns_per_refusal", share(|round| round.task_clock_ns, |round| round.refused));
     guarded.end(&mut details, server)?;
     let mut rows = Vec::new();
     for (rounds, rival) in rounds.iter().zip(&rivals) {
@@ -95,13 +106,29 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) ->
     Ok(Found { rows, details })
 }
 
+/// What sipweir did in one round.
+struct Refused {
+    packets: u64,
+    replies: u64,
+    /// What counts.
+    refused: u64,
+    /// Of all its threads.
+    task_clock_ns: u64,
+}
+
+impl Refused {
+    /// Per second of CPU, which is also that of the XDP program, for whatever it saw.
+    fn per_core_second(&self, xdp_ns: f64) -> f64 {
+        self.refused as f64 * 1e9 / (self.task_clock_ns as f64 + xdp_ns * self.packets as f64)
+    }
+}
+
 fn subject(
     room: &Room<'_>,
     guarded: &mut Guarded,
     scenario: &Scenario,
     counted: Counted,
-    xdp_ns: f64,
-) -> anyhow::Result<f64> {
+) -> anyhow::Result<Refused> {
     let packets = room.packets(scenario);
     let device = Wire::Guarded.device();
     let (replies, used) = (arrived(&room.stage.callers, device)?, guarded.subject.usage()?);
@@ -112,7 +139,6 @@ fn subject(
     // Two witnesses; some replies may be on their way between the two looks.
     let sent = after.replies - before.replies;
     ensure!(sent.abs_diff(replies) <= sent / 100 + 64, "{sent} replies sent, {replies} arrived");
-    let core_s = (used.task_clock_ns as f64 + xdp_ns * packets as f64) / 1e9;
     let handed_over = |account: &Account| account.outcome(|name| name == "handed_over");
     let taken = handed_over(&after) - handed_over(&before) + after.waiting.saturating_sub(before.waiting);
     let refused = match counted {
@@ -120,7 +146,7 @@ fn subject(
         Counted::Requests => packets - taken,
     };
     ensure!(refused > 0, "nothing was refused: {after:?}");
-    Ok(refused as f64 / core_s)
+    Ok(Refused { packets, replies, refused, task_clock_ns: used.task_clock_ns })
 }
 
 fn kamailio(
