@@ -20,6 +20,7 @@ use crate::config::UmemConfig;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::mapping::{HUGE_PAGE, Mapping};
+use crate::prefetch::prefetch;
 use crate::{METADATA_LEN, XDP_HEADROOM};
 
 #[cfg(test)]
@@ -184,6 +185,13 @@ impl Umem {
         let metadata = unsafe { start.sub(METADATA_LEN) }.cast::<[u8; METADATA_LEN]>();
         // SAFETY: as in `packet`; bytes have no alignment.
         unsafe { metadata.as_ref() }
+    }
+
+    /// Has the CPU fetch metadata and packet while other work goes on.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: &Frame) {
+        prefetch(self.metadata(frame));
+        prefetch(self.packet(frame));
     }
 
     /// Makes `range`, counted from the packet's present start, the packet. Its end may lie behind the present

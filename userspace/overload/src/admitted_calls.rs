@@ -47,6 +47,11 @@ impl AdmittedCalls {
         }
     }
 
+    /// The memory that will be read for a call, for who wants to have it in the cache by then.
+    pub fn memory_of(&self, call_key: u64) -> &[impl Sized + use<>] {
+        self.0.memory_of(call_key)
+    }
+
     /// Takes `messages` messages out of what the call may bring; false if it is not known or has used that up.
     #[must_use]
     pub fn take(&mut self, call_key: u64, messages: u32, now: Nanos) -> bool {

@@ -100,6 +100,11 @@ impl KeyedBuckets {
         set[place_of(set, key)] = Bucket { key, full_at: now };
     }
 
+    /// The memory that will be read for a key, for who wants to have it in the cache by then.
+    pub fn memory_of(&self, key: u64) -> &[impl Sized + use<>] {
+        &self.sets[self.set_of(key)]
+    }
+
     const fn set_of(&self, key: u64) -> usize {
         // The number of sets is a power of two.
         (key >> 32) as usize & (self.sets.len() - 1)

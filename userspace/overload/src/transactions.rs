@@ -139,13 +139,24 @@ impl<'a> TransactionTable<'a> {
                 }
                 continue;
             }
-            let (word, least, full) = self.least_worth(hash, now);
-            let new = Slot::new(hash, state, now);
-            if word.compare_exchange(least.0, new.0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return if full { Entered::Evicted } else { Entered::New };
+            if let Some(entered) = self.try_to_enter(hash, state, now) {
+                return entered;
             }
         }
         Entered::Lost
+    }
+
+    /// Enters a request of which [`Self::recall`] has just said that it is not known.
+    pub fn enter(&self, hash: u64, state: TransactionState, now: Nanos) -> Entered {
+        // Who was faster may have been the same request, so look again.
+        self.try_to_enter(hash, state, now).unwrap_or_else(|| self.settle(hash, state, now))
+    }
+
+    fn try_to_enter(&self, hash: u64, state: TransactionState, now: Nanos) -> Option<Entered> {
+        let (word, least, full) = self.least_worth(hash, now);
+        let new = Slot::new(hash, state, now);
+        word.compare_exchange(least.0, new.0, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(if full { Entered::Evicted } else { Entered::New })
     }
 
     /// Forgets a waiting request that was lost, so that its copy is an original again.
@@ -185,6 +196,12 @@ impl<'a> TransactionTable<'a> {
         words.filter(move |word| Slot(word.load(Ordering::Relaxed)).is_of(hash))
     }
 
+    /// Where a request is looked for, for who wants to have it in the cache by then.
+    #[must_use]
+    pub fn buckets_of(&self, hash: u64) -> [&'a [AtomicU64]; 2] {
+        [self.bucket(slot::bucket(hash)), self.bucket(slot::other_bucket(hash))]
+    }
+
     /// Buckets.
     #[must_use]
     pub const fn buckets(&self) -> usize {
@@ -195,10 +212,6 @@ impl<'a> TransactionTable<'a> {
         let first = (index & self.mask) * SLOTS;
         // Inside by the mask.
         self.words.get(first..first + SLOTS).unwrap_or(&[])
-    }
-
-    fn buckets_of(&self, hash: u64) -> [&'a [AtomicU64]; 2] {
-        [self.bucket(slot::bucket(hash)), self.bucket(slot::other_bucket(hash))]
     }
 
     /// The request's slot; of several the one whose state is highest.
@@ -220,17 +233,23 @@ impl<'a> TransactionTable<'a> {
     /// is lost with it.
     fn least_worth(&self, hash: u64, now: Nanos) -> (&'a AtomicU64, Slot, bool) {
         let [first, second] = self.buckets_of(hash).map(|bucket| {
-            let slots = bucket.iter().map(|word| (word, Slot(word.load(Ordering::Relaxed))));
-            let used = slots.clone().filter(|(_, slot)| slot.is_live(now)).count();
-            // The first of equals: `max_by_key` would take the last.
-            let least = slots.rev().max_by_key(|(_, slot)| slot.worthlessness(now));
-            (least, used)
+            let (mut used, mut worst) = (0, None);
+            for word in bucket {
+                let slot = Slot(word.load(Ordering::Relaxed));
+                let worthlessness = slot.worthlessness(now);
+                used += usize::from(slot::is_worth_keeping(worthlessness));
+                // The first of equals.
+                if worst.is_none_or(|(_, _, most)| worthlessness > most) {
+                    worst = Some((word, slot, worthlessness));
+                }
+            }
+            (worst, used)
         });
-        let of = |least: Option<(&'a AtomicU64, Slot)>| least.map_or(0, |(_, slot)| slot.worthlessness(now));
+        let of = |worst: Option<(_, _, u64)>| worst.map_or(0, |(_, _, worthlessness)| worthlessness);
         let both_full = first.1 == SLOTS && second.1 == SLOTS;
         let second_wins = second.1 < first.1 || (both_full && of(second.0) > of(first.0));
-        let (least, used) = if second_wins { second } else { first };
-        let (word, slot) = least.unwrap_or((&self.words[0], Slot::EMPTY));
+        let (worst, used) = if second_wins { second } else { first };
+        let (word, slot, _) = worst.unwrap_or((&self.words[0], Slot::EMPTY, 0));
         (word, slot, used == SLOTS)
     }
 }

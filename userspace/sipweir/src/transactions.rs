@@ -40,6 +40,15 @@ impl Transactions {
         self.words.is_some()
     }
 
+    /// Has the CPU fetch what [`Self::recall`] and [`Self::settle`] will read.
+    pub fn prefetch(&self, hash: u64) {
+        if hash != 0
+            && let Some(table) = self.table()
+        {
+            table.buckets_of(hash).into_iter().for_each(afxdp::prefetch);
+        }
+    }
+
     /// What is known of a request that arrives.
     #[must_use]
     pub fn recall(&self, hash: u64, now_ns: u64) -> Option<Known> {
@@ -48,10 +57,24 @@ impl Transactions {
 
     /// Notes what became of a request. A hash of 0 is no request's.
     pub fn settle(&self, hash: u64, state: TransactionState, now_ns: u64, counters: &WorkerCounters) {
+        self.change(hash, counters, |table| table.settle(hash, state, now_ns));
+    }
+
+    /// Notes that a request waits here, of which [`Self::recall`] has just said that it is not known.
+    pub fn enter_waiting(&self, hash: u64, now_ns: u64, counters: &WorkerCounters) {
+        self.change(hash, counters, |table| table.enter(hash, TransactionState::Queued, now_ns));
+    }
+
+    fn change(
+        &self,
+        hash: u64,
+        counters: &WorkerCounters,
+        enter: impl FnOnce(TransactionTable<'_>) -> Entered,
+    ) {
         if hash == 0 {
             return;
         }
-        match self.table().map(|table| table.settle(hash, state, now_ns)) {
+        match self.table().map(enter) {
             Some(Entered::Evicted) => counters.transactions_evicted.add(1),
             Some(Entered::Lost) => counters.transactions_lost.add(1),
             Some(Entered::New | Entered::Updated) | None => {}

@@ -57,6 +57,12 @@ const RING_REJECT: usize = 3;
 /// Frames that a turn can hold between ring and queue, beside one batch.
 pub(crate) const IN_HAND_MAX: usize = 2 * receive::INFLOW_MAX;
 
+/// Bytes of a message that are asked for: all of nearly every one.
+const PREFETCH_MAX: usize = 2048;
+/// Messages that are handed over together. Fewer: each waits for the memory of the next. More: the first has left the
+/// cache again.
+const TOGETHER_MAX: usize = 16;
+
 /// Without any work the worker still wakes this often, so that `status` shows it alive and a server that went
 /// away is noticed.
 const HEARTBEAT_NS: u64 = 1_000_000_000;
@@ -211,16 +217,38 @@ impl Worker {
                 grant = grant.min(egress.room());
             }
             while grant > 0 {
-                let Some(next) = self.parts.lanes[index].queue.pop(now_ns) else { break };
-                self.hand_over(index, next, now_ns);
-                grant -= 1;
-                served += 1;
+                let next = self.take_next(index, grant, now_ns);
+                if next.is_empty() {
+                    break;
+                }
+                // No more than were asked for.
+                grant -= next.len() as u32;
+                served += next.len();
+                next.into_iter().for_each(|next| self.hand_over(index, next, now_ns));
             }
             let lane = &mut self.parts.lanes[index];
             let in_system = lane.in_system();
             lane.gate.depart(now_ns, in_system);
         }
         served
+    }
+
+    /// The next to be handed over, at most `most`. What waited long has left the cache, so the CPU is asked for it all
+    /// before the first is touched.
+    fn take_next(&mut self, index: usize, most: u32, now_ns: u64) -> ArrayVec<Served<Waiting>, TOGETHER_MAX> {
+        let Parts { port, lanes, transactions, .. } = &mut self.parts;
+        let pop = || lanes[index].queue.pop(now_ns);
+        let next: ArrayVec<_, TOGETHER_MAX> =
+            std::iter::from_fn(pop).take((most as usize).min(TOGETHER_MAX)).collect();
+        for Served { item, call_key, .. } in &next {
+            let packet = item.body.packet(port.umem());
+            afxdp::prefetch(&packet[..packet.len().min(PREFETCH_MAX)]);
+            transactions.prefetch(item.txn);
+            if item.begins_call {
+                afxdp::prefetch(lanes[index].calls.memory_of(*call_key));
+            }
+        }
+        next
     }
 
     /// Takes out what has waited too long: an original served after T1 would only double the work.

@@ -101,6 +101,11 @@ impl Slot {
     }
 }
 
+/// Whether a slot of that [`Slot::worthlessness`] is live.
+pub(super) const fn is_worth_keeping(worthlessness: u64) -> bool {
+    worthlessness <= AGE_MAX
+}
+
 /// The bucket that a hash leads to, to be cut to the size of the table.
 pub(super) const fn bucket(hash: u64) -> usize {
     hash as usize

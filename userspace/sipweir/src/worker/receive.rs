@@ -140,9 +140,16 @@ impl Worker {
             matches!(reason, Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits);
         let has_credentials = reason == Reason::Credentials;
         let begins_call = limits::begins_call(class, method);
-        let message =
+        let mut message =
             Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash, begins_call };
         let (service, arrival_ns) = (meta.service, meta.arrival_ns);
+        if self.is_remembered(index, class) {
+            // By the time it is looked up, its bucket will be here.
+            if message.txn == 0 {
+                message.txn = self.txn_hash(&message, service);
+            }
+            self.parts.transactions.prefetch(message.txn);
+        }
         Some(Arrived { index, service, arrival_ns, method, is_known, has_credentials, message })
     }
 
@@ -201,7 +208,9 @@ impl Worker {
             Queue::Control => sip::call_lines(&self.parts.seed, payload),
             // Noise and keep-alives belong to no call, whatever they contain.
             Queue::Copy if message.class != Class::Copy => CallLines::default(),
-            _ => CallLines { key: sip::call_key(&self.parts.seed, payload), cseq_method: None },
+            Queue::Copy => CallLines { key: sip::call_key(&self.parts.seed, payload), cseq_method: None },
+            // What is shed needs none.
+            Queue::New => CallLines::default(),
         };
         if queue == Queue::Control && !lane.is_within_cap(&self.parts.seed, &message, call.key, now_ns) {
             if call.key == 0 {
@@ -217,7 +226,7 @@ impl Worker {
         if queue == Queue::Copy && limits::has_cap(message.class) {
             lane.counters.above_cap(message.class);
         }
-        let call_key = call.key;
+        let mut call_key = call.key;
         if queue == Queue::New {
             if lane.server_down() {
                 return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
@@ -234,12 +243,14 @@ impl Worker {
             if let Decision::Shed(_) = lane.gate.arrive(now_ns, share_hash, in_system) {
                 return self.shed(index, message, Outcome::Rejected, now_ns);
             }
+            let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
+            call_key = sip::call_key(&self.parts.seed, payload);
         }
         // Copies leave the entry as it is until the server has them.
         let txn = if queue == Queue::Copy { 0 } else { message.txn };
         let Parts { lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        transactions.settle(txn, TransactionState::Queued, now_ns, counters);
+        transactions.enter_waiting(txn, now_ns, counters);
         let arrival_ns = arrival_ns.min(now_ns);
         let pushed = if queue == Queue::Copy && limits::has_cap(message.class) {
             lane.queue.push_surplus(call_key, arrival_ns, message)
@@ -283,6 +294,14 @@ impl Worker {
         Some(known)
     }
 
+    /// Whether the table remembers messages of this class. An emergency call's copies are never put last, and a prober may
+    /// send the same bytes for ever.
+    fn is_remembered(&self, index: usize, class: Class) -> bool {
+        matches!(class, Class::Original | Class::InDialog | Class::Copy)
+            && self.parts.lanes[index].gate.discipline() == Discipline::Priority
+            && self.parts.transactions.is_on()
+    }
+
     fn txn_hash(&self, message: &Waiting, service: u8) -> u64 {
         let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         let start = sip::start_line::skip_line_ends(payload);
@@ -293,9 +312,8 @@ impl Worker {
     /// The lane and the message of a packet from the reject ring.
     pub(super) fn read_rejected(&mut self, frame: Frame) -> Option<(usize, Waiting)> {
         let Arrived { index, mut message, .. } = self.read(frame)?;
-        if message.class == Class::Copy {
-            message.txn = 0;
-        }
+        // The XDP program has entered it.
+        message.txn = 0;
         self.parts.lanes[index].counters.received(message.class);
         if self.parts.local.contains(message.datagram.source.ip()) {
             self.finish_frame(index, message, Outcome::SourceLocal);
