@@ -121,11 +121,18 @@ enum gate_state {
 
 /*
  * The gate word: one aligned 64-bit value, written by the worker with a single store and read by the XDP
- * program with a single load. High half: enum gate_state. Low half: admitted share as a threshold; in
- * overload an original is admitted when the upper 32 bits of its salted transaction hash are below it.
- * A share of 1 is GATE_NORMAL's business or 0xffffffff (which refuses one transaction in 2^32).
+ * program with a single load. Low half: admitted share as a threshold; in overload an original is admitted
+ * when the upper 32 bits of its salted transaction hash are below it. A share of 1 is GATE_NORMAL's business
+ * or 0xffffffff (which refuses one transaction in 2^32). Above it eight bits of enum gate_state, then flags.
  */
 #define GATE_STATE_SHIFT 32
+#define GATE_STATE_MASK	 0xff
+
+/* While the gate is normal: leave it to the worker to ask the transaction table. */
+#define GATE_TABLE_UNASKED (1ULL << 40)
+
+/* Answer nobody: as many replies as the worker may send are on their way. */
+#define GATE_SILENT (1ULL << 41)
 
 /*
  * In front of every redirected packet. 32 bytes, the most that kernels before 6.8 accept. Host byte order.

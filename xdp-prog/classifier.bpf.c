@@ -4,10 +4,10 @@
  *
  * The order of decisions: not for a service (pass) - not to be decided here: fragment, exotic, oversize
  * (pass) - keep-alive, STUN, no SIP (ring `retransmission`, whose turn comes last, or drop by setting) - what
- * the start line alone decides (control, marked copies) - what the transaction table knows (copies) - the
- * gate: while it is normal, the rest goes to ring `new` unread; otherwise the headers are read, and an
- * original outside the admitted share is shed. Whatever a bounded scan cannot tell goes to ring `new` as
- * `undecided`.
+ * the start line alone decides (control, marked copies) - what the transaction table knows (copies; the
+ * worker asks it instead while that is cheaper) - the gate: while it is normal, the rest goes to ring `new`
+ * unread; otherwise the headers are read, and an original outside the admitted share is shed. Whatever a
+ * bounded scan cannot tell goes to ring `new` as `undecided`.
  *
  * Each packet is counted exactly once. What goes to a ring carries struct packet_meta in front. An empty
  * socket slot and a driver without room for metadata both mean XDP_PASS: without sipweir the server gets its
@@ -117,7 +117,7 @@ static __always_inline int pass_on(const struct flow *flow, enum packet_class cl
 	return pass(class, reason);
 }
 
-/* Reads the gate word once. A queue outside the table has no worker, and no gate. */
+/* To be read once a packet. A queue outside the table has no worker, and no gate. */
 static __always_inline __u64 gate_of(__u32 service, __u32 queue)
 {
 	__u32 index = service * QUEUES_MAX + queue;
@@ -127,10 +127,23 @@ static __always_inline __u64 gate_of(__u32 service, __u32 queue)
 	return gates[index];
 }
 
-/* What a request that is shed here gets. */
-static __always_inline enum verdict refused(const struct message *message)
+static __always_inline __u32 state_of_gate(__u64 gate)
 {
-	return reply_owed >> (message->meta.service & 63) & 1 ? VERDICT_RING_REJECT : VERDICT_DROP;
+	return gate >> GATE_STATE_SHIFT & GATE_STATE_MASK;
+}
+
+/* A word that nobody could have written opens the gate, too. */
+static __always_inline _Bool is_open(__u64 gate)
+{
+	return state_of_gate(gate) != GATE_OVERLOAD && state_of_gate(gate) != GATE_DISCARD;
+}
+
+/* What a request that is shed here gets. */
+static __always_inline enum verdict refused(const struct message *message, __u64 gate)
+{
+	_Bool is_owed = reply_owed >> (message->meta.service & 63) & 1;
+
+	return is_owed && !(gate & GATE_SILENT) ? VERDICT_RING_REJECT : VERDICT_DROP;
 }
 
 /*
@@ -143,9 +156,9 @@ static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct mes
 	_Bool credentials = message->meta.reason == REASON_CREDENTIALS;
 
 	/* With a table it was computed for it. */
-	if (!has_transactions && gate >> GATE_STATE_SHIFT == GATE_OVERLOAD)
+	if (!has_transactions && state_of_gate(gate) == GATE_OVERLOAD)
 		message->meta.txn_hash = hash_transaction(ctx, message);
-	if (gate >> GATE_STATE_SHIFT == GATE_DISCARD) {
+	if (state_of_gate(gate) == GATE_DISCARD) {
 		message->meta.reason = REASON_GATE_DISCARD;
 	} else if (share_hash(message->meta.txn_hash, message->meta.service) >> credentials < (__u32)gate) {
 		if (!credentials)
@@ -154,9 +167,11 @@ static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct mes
 	} else {
 		message->meta.reason = REASON_SHARE_OUTSIDE;
 	}
-	if (has_transactions)
+	/* Who would be told no and is not, because too many are, is not remembered: a flood would take the
+	 * places of all others in the table, and its copies may find the gate open. */
+	if (has_transactions && !(gate & GATE_SILENT))
 		remember_shed(message->meta.txn_hash, message->meta.arrival_ns);
-	return refused(message);
+	return refused(message, gate);
 }
 
 /* An original that must not be shed all the same: a call to a configured number, an OPTIONS of a prober. */
@@ -185,13 +200,9 @@ __noinline int judge_privilege(struct xdp_md *ctx, struct message *message)
 }
 
 /* What start line and transaction table left open, decided by gate and headers. */
-static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct message *message)
+static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct message *message, __u64 gate)
 {
-	__u64 gate = gate_of(message->meta.service, ctx->rx_queue_index);
-	__u32 state = gate >> GATE_STATE_SHIFT;
-
-	/* A word that nobody could have written opens the gate, too. */
-	if (state != GATE_OVERLOAD && state != GATE_DISCARD) {
+	if (is_open(gate)) {
 		conclude(message, CLASS_UNDECIDED, REASON_HEADERS_UNREAD);
 		return VERDICT_RING_NEW;
 	}
@@ -204,7 +215,8 @@ static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct me
 }
 
 /* A request of a kind that the table remembers. False: it is not known there, and nothing is decided. */
-static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *message, enum verdict *verdict)
+static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *message, __u64 gate,
+					enum verdict *verdict)
 {
 	__u32 limit = message->meta.method == METHOD_INVITE ? COPIES_OF_INVITE : COPIES_OF_OTHERS;
 
@@ -216,7 +228,7 @@ static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *mess
 		return 1;
 	case TRANSACTION_SHED:
 		conclude(message, CLASS_COPY, REASON_ORIGINAL_SHED);
-		*verdict = refused(message);
+		*verdict = refused(message, gate);
 		return 1;
 	case TRANSACTION_HANDED_OVER:
 		conclude(message, CLASS_COPY, REASON_ORIGINAL_SERVED);
@@ -235,6 +247,7 @@ static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *mess
 static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *message)
 {
 	enum verdict verdict;
+	__u64 gate;
 
 	scan_start_line(ctx, message);
 	if (message->meta.class == CLASS_NOT_SIP && not_sip_drop)
@@ -244,6 +257,7 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 			conclude(message, CLASS_UNDECIDED, REASON_HEADERS_UNREAD);
 		return VERDICT_RING_NEW;
 	}
+	gate = gate_of(message->meta.service, ctx->rx_queue_index);
 	switch (message->meta.class) {
 	case CLASS_KEEPALIVE:
 	case CLASS_STUN:
@@ -254,7 +268,8 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 		return VERDICT_RING_NEW;
 	case CLASS_ORIGINAL:
 	case CLASS_IN_DIALOG:
-		if (has_transactions && judge_copy(ctx, message, &verdict))
+		if (has_transactions && !(is_open(gate) && gate & GATE_TABLE_UNASKED) &&
+		    judge_copy(ctx, message, gate, &verdict))
 			return verdict;
 		break;
 	default:
@@ -262,7 +277,7 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 	}
 	if (message->meta.class == CLASS_IN_DIALOG)
 		return VERDICT_RING_CONTROL;
-	return judge_original(ctx, message);
+	return judge_original(ctx, message, gate);
 }
 
 /*

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use afxdp::MappedWords;
 use overload::TransactionState::{self, HandedOver, Queued, Shed};
-use overload::{Known, SLOTS, TransactionTable};
+use overload::{GateState, GateWord, Known, SLOTS, TransactionTable};
 use sip::class::{Class, Reason, Verdict};
 use sip::transaction_hash;
 use support::{
@@ -78,6 +78,35 @@ fn a_copy_gets_what_became_of_its_original() {
         }
         set_gates(&mut classifier, 0);
     }
+}
+
+#[test]
+fn the_worker_may_ask_the_table_alone_while_the_gate_is_normal() {
+    let (mut classifier, words) = with_table(64);
+    let packet = invite(1);
+    table(&words).settle(hash_of(&packet), Queued, now(&classifier));
+    set_gates(&mut classifier, GateWord::OPEN.with_table_unasked(true).bits());
+    assert_eq!(decide(&classifier, &packet), UNREAD);
+    for state in [GateState::Overload, GateState::Discard] {
+        set_gates(&mut classifier, GateWord::new(state, 0).with_table_unasked(true).bits());
+        assert_eq!(decide(&classifier, &packet), WAITS, "{state:?}");
+    }
+}
+
+#[test]
+fn nobody_is_answered_in_a_silence_and_who_was_not_told_no_is_not_remembered() {
+    let (mut classifier, words) = with_table(64);
+    let (refused, unheard) = (invite(1), invite(2));
+    set_gates(&mut classifier, gate(DISCARD, 0));
+    assert_eq!(decide(&classifier, &refused).2, Verdict::RingReject);
+    set_gates(&mut classifier, GateWord::new(GateState::Discard, 0).with_silence(true).bits());
+    assert_eq!(decide(&classifier, &unheard), (Class::Original, Reason::GateDiscard, Verdict::Drop));
+    let of_refused = (Class::Copy, Reason::OriginalShed, Verdict::Drop);
+    assert_eq!(decide(&classifier, &refused), of_refused);
+    assert!(table(&words).recall(hash_of(&unheard), now(&classifier)).is_none());
+    set_gates(&mut classifier, 0);
+    assert_eq!(decide(&classifier, &refused), REFUSED);
+    assert_eq!(decide(&classifier, &unheard), UNREAD);
 }
 
 #[test]

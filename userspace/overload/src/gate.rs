@@ -59,7 +59,7 @@ impl GateState {
 /// How many share hashes there are.
 pub(crate) const HASHES: f64 = (1_u64 << u32::BITS) as f64;
 
-/// The published form of a gate: state in the high half, admitted share as a 32-bit threshold in the low half.
+/// The published form of a gate: admitted share as a 32-bit threshold in the low half, state and flags above it.
 ///
 /// One aligned 64-bit store publishes it and one load reads it, so state and share always belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +69,12 @@ pub struct GateWord(u64);
 impl GateWord {
     /// `GATE_STATE_SHIFT` of `abi.h`.
     const STATE_SHIFT: u32 = 32;
+    /// `GATE_STATE_MASK` of `abi.h`.
+    const STATE_MASK: u64 = 0xff;
+    /// `GATE_TABLE_UNASKED` of `abi.h`.
+    const TABLE_UNASKED: u64 = 1 << 40;
+    /// `GATE_SILENT` of `abi.h`.
+    const SILENT: u64 = 1 << 41;
 
     /// Everything is admitted. Also what a zeroed map says before the worker has published anything.
     pub const OPEN: Self = Self(0);
@@ -79,16 +85,32 @@ impl GateWord {
         Self(((state as u64) << Self::STATE_SHIFT) | share_threshold as u64)
     }
 
+    /// The word with the advice not to ask the transaction table while the gate is normal.
+    #[must_use]
+    pub const fn with_table_unasked(self, unasked: bool) -> Self {
+        if unasked { Self(self.0 | Self::TABLE_UNASKED) } else { Self(self.0 & !Self::TABLE_UNASKED) }
+    }
+
+    /// The word with the order to answer nobody.
+    #[must_use]
+    pub const fn with_silence(self, silent: bool) -> Self {
+        if silent { Self(self.0 | Self::SILENT) } else { Self(self.0 & !Self::SILENT) }
+    }
+
     /// The word as it stands in the shared map.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Reads a word back; `None` when its high half is no state.
+    /// Reads a word back; `None` when it has no state.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Option<Self> {
-        if bits >> Self::STATE_SHIFT <= GateState::Discard as u64 { Some(Self(bits)) } else { None }
+        if bits >> Self::STATE_SHIFT & Self::STATE_MASK <= GateState::Discard as u64 {
+            Some(Self(bits))
+        } else {
+            None
+        }
     }
 
     /// A share as the threshold of a 32-bit hash. A share of 1 still refuses one transaction in 2^32 (see `abi.h`).
@@ -108,10 +130,10 @@ impl GateWord {
         }
     }
 
-    /// The state half.
+    /// The state.
     #[must_use]
     pub const fn state(self) -> GateState {
-        match self.0 >> Self::STATE_SHIFT {
+        match self.0 >> Self::STATE_SHIFT & Self::STATE_MASK {
             0 => GateState::Normal,
             1 => GateState::Overload,
             _ => GateState::Discard,
@@ -239,6 +261,10 @@ mod tests {
         assert_eq!(GateWord::from_bits(word.bits()), Some(word));
         assert_eq!(GateWord::from_bits(3 << 32), None);
         assert_eq!(GateWord::OPEN, GateWord::new(GateState::Normal, 0));
+        let flagged = word.with_table_unasked(true).with_silence(true);
+        assert_eq!(flagged.bits(), 0x0000_0302_8000_0001);
+        assert_eq!((flagged.state(), flagged.share_threshold()), (GateState::Discard, 0x8000_0001));
+        assert_eq!(flagged.with_table_unasked(false).with_silence(false), word);
     }
 
     #[test]

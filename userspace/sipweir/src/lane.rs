@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use overload::{
-    AdmittedCalls, AnyGate, CallQueue, Credit, Gate, GateState, GateTimes, GateWord, Lane as Queue, Mix,
-    ServerState,
+    AdmittedCalls, AnyGate, CallQueue, Credit, Gate, GateState, GateTimes, GateWord, Inquiry, Lane as Queue,
+    Mix, ServerState,
 };
 use sip::{Class, Datagram, Marker, Seed};
 
@@ -64,6 +64,8 @@ pub struct Lane {
     pub mix: Mix,
     /// What the shed ones are told, and how many of them.
     pub reply: ReplyPolicy,
+    /// Who asks the transaction table.
+    pub inquiry: Inquiry,
     /// How much control traffic a source may send with privilege.
     pub limits: SourceLimits,
     /// Whose control traffic keeps it above that.
@@ -183,15 +185,26 @@ impl Lane {
         if self.server_down() { GateWord::new(GateState::Discard, 0) } else { self.gate.word() }
     }
 
+    /// The same with what else the XDP program must know.
+    pub fn word_to_publish(&mut self, now_ns: u64) -> GateWord {
+        let word = self.word();
+        let is_normal = word.state() == GateState::Normal;
+        let is_workers = is_normal && self.inquiry.is_workers(self.queue.len_of(Queue::New), now_ns);
+        word.with_table_unasked(is_workers).with_silence(!is_normal && self.reply.keeps_silent(now_ns))
+    }
+
     /// Nanoseconds after which the lane wants a turn even if no packet comes; `None` if it has nothing to do.
     #[must_use]
     pub fn due_in_ns(&self) -> Option<u64> {
         /// A sleep shorter than this costs more than it gains: a timer's wake-up takes some 50 us anyway.
         const WAITING_NS: u64 = 200_000;
+        /// A silence must end although no packet comes by, and lasts some 25 ms.
+        const SILENCE_NS: u64 = 10_000_000;
         match self.credit.server() {
             ServerState::Missing | ServerState::Down => Some(AWAY_LOOK_INTERVAL_NS),
             ServerState::Up if !self.queue.is_empty() => Some(WAITING_NS),
             ServerState::Up if self.credit.at_server() > 0 => Some(DRAIN_LOOK_INTERVAL_NS),
+            ServerState::Up if self.reply.is_silent() => Some(SILENCE_NS),
             ServerState::Up => None,
         }
     }

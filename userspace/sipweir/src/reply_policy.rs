@@ -53,6 +53,9 @@ pub struct ReplyPolicy {
     peers: PrefixTable<Peer>,
     retry_after_register: Option<RetryAfter>,
     budget: TokenBucket,
+    /// Tokens at which a silence ends.
+    enough: u32,
+    is_silent: bool,
     destinations: DestinationCap,
     feedback: Feedback,
 }
@@ -71,13 +74,16 @@ impl ReplyPolicy {
         let peers = PrefixTable::new(peers);
         let slowest = peers.values().map(|peer| peer.per_s).fold(others.per_s, u32::min);
         let retry = config.retry_after_register.map(|[min_s, max_s]| RetryAfter { min_s, max_s });
+        let burst = config.rate.max(BURSTS_PER_S) / BURSTS_PER_S;
         // `check` bounds it, so it fits.
         let validity_ms = (config.oc_validity.nanos() / 1_000_000) as u32;
         Self {
             others,
             peers,
             retry_after_register: retry,
-            budget: TokenBucket::new(config.rate, config.rate.max(BURSTS_PER_S) / BURSTS_PER_S, now_ns),
+            budget: TokenBucket::new(config.rate, burst, now_ns),
+            enough: burst.div_ceil(2),
+            is_silent: false,
             destinations: DestinationCap::new(config.rate, slowest),
             feedback: Feedback::new(validity_ms, epoch_ns),
         }
@@ -139,6 +145,20 @@ impl ReplyPolicy {
             return Err(Silence::OverDestinationCap);
         }
         Ok(Permit { refusal: self.refusal_of(line, word, now_ns), destination, per_s })
+    }
+
+    /// Whether nobody is answered now, because the budget is used up. Then the XDP program need not bring what would get no
+    /// answer. It lasts until half a burst is there again, so that the word does not change with every packet.
+    pub fn keeps_silent(&mut self, now_ns: u64) -> bool {
+        let available = self.budget.available(now_ns);
+        self.is_silent = available < if self.is_silent { self.enough } else { 1 };
+        self.is_silent
+    }
+
+    /// What [`Self::keeps_silent`] said last.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.is_silent
     }
 
     /// Counts an answer that was sent.
@@ -215,6 +235,25 @@ mod tests {
         assert_eq!(permit(&mut policy, "198.51.100.1"), Err(Silence::OverDestinationCap));
         assert_eq!(granted(&mut policy, "192.0.2.1"), 1000);
         assert_eq!(permit(&mut policy, "198.51.100.2"), Ok(503), "others are not concerned");
+    }
+
+    #[test]
+    fn a_silence_begins_with_the_last_token_and_ends_with_half_a_burst() {
+        let rate = 2000;
+        let mut policy = ReplyPolicy::new(&Reply { rate, per_destination: 1000, ..config() }, 0, 0);
+        let burst = u64::from(rate) / 20;
+        for _ in 0..burst {
+            assert!(!policy.keeps_silent(0));
+            assert_eq!(permit(&mut policy, "198.51.100.1"), Ok(503));
+        }
+        assert!(policy.keeps_silent(0) && policy.is_silent());
+        let half_ns = burst / 2 * 1_000_000_000 / u64::from(rate);
+        assert!(policy.keeps_silent(half_ns - 1));
+        assert!(!policy.keeps_silent(half_ns) && !policy.is_silent());
+        let mut never = ReplyPolicy::new(&Reply { rate: 0, ..config() }, 0, 0);
+        assert!(!never.keeps_silent(0));
+        assert_eq!(permit(&mut never, "198.51.100.1"), Ok(503), "its only one");
+        assert!(never.keeps_silent(0) && never.keeps_silent(u64::MAX));
     }
 
     #[test]

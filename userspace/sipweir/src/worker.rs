@@ -348,13 +348,12 @@ impl Worker {
         let Parts { lanes, lane_of_service, gates, queue, .. } = &mut self.parts;
         for (number, lane) in lanes.iter_mut().enumerate() {
             lane.note_gate(self.now_ns);
-            let word = lane.word();
-            let bits = word.bits();
+            let bits = lane.word_to_publish(self.now_ns).bits();
             if self.published[number] == bits {
                 continue;
             }
             self.published[number] = bits;
-            lane.gate.published(word);
+            lane.gate.published(lane.word());
             for (service, of) in lane_of_service.iter().enumerate() {
                 if usize::from(*of) == number {
                     gates.store(service * QUEUES_MAX + *queue as usize, bits);

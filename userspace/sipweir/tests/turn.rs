@@ -5,6 +5,7 @@ mod support;
 use overload::{GateConfig, GateState, GateWord, HystereticConfig, RandomConfig, Threshold};
 use proptest::prelude::*;
 use sip::{Class, Method};
+use sipweir::config::Reply;
 use sipweir::counters::Outcome;
 use sipweir::limits::Cap;
 use support::{Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, same_cap};
@@ -219,6 +220,62 @@ fn what_the_kernel_shed_is_answered_to_where_it_came_from() {
     bench.assert_conserved();
 }
 
+/// What the worker has told the XDP program.
+fn word(bench: &Bench) -> GateWord {
+    GateWord::from_bits(bench.gates.load(0)).expect("a word")
+}
+
+#[test]
+fn the_kernel_is_asked_to_know_copies_while_there_are_many() {
+    let mut bench = Bench::new(&Setup::default());
+    bench.turn_after(MS);
+    let unasked = GateWord::OPEN.with_table_unasked(true);
+    let offer = |bench: &mut Bench, copies: usize| {
+        for call in 0..300 {
+            let message = request("INVITE", URI, &format!("c{}", if call < copies { 0 } else { call }));
+            bench.deliver(&message).expect("delivered");
+            bench.turn_after(MS / 100);
+            bench.at_server();
+        }
+    };
+    offer(&mut bench, 0);
+    assert_eq!(word(&bench), unasked, "all were originals");
+    offer(&mut bench, 300);
+    assert_eq!(word(&bench), GateWord::OPEN, "the same message again and again");
+    bench.turn_after(1100 * MS);
+    assert_eq!(word(&bench), unasked, "a second later");
+    bench.assert_conserved();
+}
+
+#[test]
+fn the_kernel_brings_nobody_to_be_answered_when_no_more_may_be() {
+    let reply = Reply { rate: 200, per_destination: 1000, ..Reply::default() };
+    let mut bench = Bench::new(&Setup { reply, ..Setup::default() });
+    bench.server.set_gone(true);
+    let reject = |bench: &mut Bench, count: usize| {
+        for call in 0..count {
+            let message = request("INVITE", URI, &format!("c{call}"));
+            let class = (Class::Original, Method::Invite);
+            bench.deliver_as(REJECT, message.as_bytes(), class.0, class.1, None).expect("delivered");
+            bench.turn_after(MS / 1000);
+        }
+    };
+    // Until the server is known to be gone.
+    for _ in 0..2000 {
+        bench.turn_after(2 * MS);
+    }
+    let closed = GateWord::new(GateState::Discard, 0);
+    assert_eq!(word(&bench), closed);
+    reject(&mut bench, 12);
+    assert_eq!(word(&bench), closed.with_silence(true));
+    assert_eq!(bench.replies().len(), 10, "a burst");
+    bench.turn_after(24 * MS);
+    assert_eq!(word(&bench), closed.with_silence(true));
+    bench.turn_after(2 * MS);
+    assert_eq!(word(&bench), closed, "half a burst is there again");
+    bench.assert_conserved();
+}
+
 #[test]
 fn the_gate_is_published_at_each_threshold_and_opens_again() {
     let levels = HystereticConfig {
@@ -231,16 +288,16 @@ fn the_gate_is_published_at_each_threshold_and_opens_again() {
         Bench::new(&Setup { gate: GateConfig::Hysteretic(levels), queue_target: 1, ..Setup::default() });
     bench.server.set_waiting(1);
     bench.turn_after(MS);
-    let state = |bench: &Bench| bench.gates.load(0) >> 32;
-    assert_eq!(state(&bench), 0);
+    let state = |bench: &Bench| word(bench).state();
+    assert_eq!(state(&bench), GateState::Normal);
     for call in 0..30 {
         bench.deliver(&request("INVITE", URI, &format!("c{call}"))).expect("delivered");
         bench.turn_after(MS / 1000);
         if call == 12 {
-            assert_eq!(state(&bench), 1, "overload");
+            assert_eq!(state(&bench), GateState::Overload);
         }
     }
-    assert_eq!(state(&bench), 2, "discard");
+    assert_eq!(state(&bench), GateState::Discard);
     let rejected = bench.lane.outcome_of(Class::Original, Outcome::Rejected);
     assert!(rejected > 0);
     assert_eq!(bench.replies().len() as u64, rejected);
@@ -249,7 +306,7 @@ fn the_gate_is_published_at_each_threshold_and_opens_again() {
         bench.turn_after(MS);
         bench.at_server();
     }
-    assert_eq!(state(&bench), 0, "normal again");
+    assert_eq!(state(&bench), GateState::Normal, "again");
     bench.assert_conserved();
 }
 
@@ -266,8 +323,8 @@ fn the_random_gate_publishes_the_share_that_it_admits_and_opens_when_the_line_is
     let mut bench = Bench::new(&Setup { gate, queue_target: 1, ..Setup::default() });
     bench.server.set_waiting(1);
     bench.turn_after(MS);
-    let word = |bench: &Bench| GateWord::from_bits(bench.gates.load(0)).expect("a word");
-    assert_eq!(word(&bench), GateWord::OPEN);
+    let open = GateWord::OPEN.with_table_unasked(true);
+    assert_eq!(word(&bench), open);
     for call in 0..400 {
         bench.deliver(&request("INVITE", URI, &format!("c{call}"))).expect("delivered");
         bench.turn_after(MS / 1000);
@@ -284,7 +341,7 @@ fn the_random_gate_publishes_the_share_that_it_admits_and_opens_when_the_line_is
         bench.turn_after(MS);
         bench.at_server();
     }
-    assert_eq!(word(&bench), GateWord::OPEN, "without a request having come");
+    assert_eq!(word(&bench), open, "without a request having come");
     bench.assert_conserved();
 }
 
@@ -300,13 +357,13 @@ fn originals_are_answered_while_the_server_is_down_and_served_when_it_is_back() 
         bench.turn_after(2 * MS);
     }
     assert!(bench.lane.outcome_of(Class::Original, Outcome::RejectedServerDown) > 100);
-    assert_eq!(bench.gates.load(0) >> 32, 2, "the kernel sheds too");
+    assert_eq!(word(&bench).state(), GateState::Discard, "the kernel sheds too");
     assert!(bench.at_server().is_empty());
     bench.server.set_gone(false);
     for _ in 0..5 {
         bench.turn_after(2 * MS);
     }
-    assert_eq!(bench.gates.load(0) >> 32, 0);
+    assert_eq!(word(&bench).state(), GateState::Normal);
     bench.deliver(&request("INVITE", URI, "back")).expect("delivered");
     bench.turn_after(2 * MS);
     assert!(bench.at_server().iter().any(|message| message.contains("Call-ID: back")));

@@ -202,6 +202,7 @@ impl Plan {
             handoff,
             mix: overload::Mix::default(),
             reply: ReplyPolicy::of_service(service, clock::epoch(), now_ns),
+            inquiry: overload::Inquiry::default(),
             limits: SourceLimits::new(service.limits.caps()),
             calls: AdmittedCalls::default(),
             max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },

@@ -271,24 +271,20 @@ impl Worker {
     /// Looks up what the XDP program could not: messages whose start line or headers it left to user space, and requests
     /// whose original was still in a ring. What is known is a copy. Afterwards `txn` is set for exactly what the
     /// table shall remember: requests that may be copied and whose copies may wait.
-    pub(super) fn recall(&self, arrived: &mut Arrived, now_ns: u64) -> Option<Known> {
+    pub(super) fn recall(&mut self, arrived: &mut Arrived, now_ns: u64) -> Option<Known> {
         let Arrived { index, service, is_known, ref mut message, .. } = *arrived;
-        let priority = self.parts.lanes[index].gate.discipline() == Discipline::Priority;
-        let remembered = match message.class {
-            // An emergency call's copies are never put last, and a prober may send the same bytes for ever.
-            Class::Original | Class::InDialog => true,
-            // Only the first that claims to be one.
-            Class::Copy => !is_known,
-            _ => false,
-        };
-        if !remembered || !priority || !self.parts.transactions.is_on() {
+        // Of those that claim to be copies only the first.
+        if !self.is_remembered(index, message.class) || (message.class == Class::Copy && is_known) {
+            let priority = self.parts.lanes[index].gate.discipline() == Discipline::Priority;
             message.txn = if priority && message.class == Class::Original { message.txn } else { 0 };
             return None;
         }
         if message.txn == 0 {
             message.txn = self.txn_hash(message, service);
         }
-        let known = self.parts.transactions.recall(message.txn, now_ns)?;
+        let known = self.parts.transactions.recall(message.txn, now_ns);
+        self.parts.lanes[index].inquiry.note(known.is_some(), now_ns);
+        let known = known?;
         message.class = Class::Copy;
         message.txn = 0;
         Some(known)

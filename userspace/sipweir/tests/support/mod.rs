@@ -176,6 +176,7 @@ impl Bench {
             handoff,
             mix: overload::Mix::default(),
             reply: ReplyPolicy::new(&setup.reply, 0, now_ns),
+            inquiry: overload::Inquiry::default(),
             limits: SourceLimits::new(setup.caps),
             calls: overload::AdmittedCalls::default(),
             max_wait_ns: setup.max_wait_ns,
