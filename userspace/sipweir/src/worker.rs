@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Each [`Worker::turn`] does the same steps in the same order: reap → refill → replies → look → receive → serve →
-//! answer → publish → flush. When a turn moved nothing the worker sleeps in poll(2). What is decided is decided
+//! answer → publish → flush. When a turn moved nothing the worker sleeps in poll(2), unless packets come so close together
+//! that it does not pay (`worker/pause.rs`). What is decided is decided
 //! by pure code: classes by `sip`, admission, order and credit by `overload`. Frames are owned: each one that
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
@@ -20,6 +21,7 @@
 
 mod answer;
 mod inflow;
+mod pause;
 mod receive;
 mod side;
 
@@ -46,6 +48,7 @@ use crate::side_door::SideDoor;
 use crate::transactions::Transactions;
 use crate::wake::Wake;
 use inflow::Inflow;
+use pause::Pause;
 use receive::Arrived;
 
 /// Ring numbers, as the verdicts of abi.h.
@@ -143,6 +146,7 @@ impl Worker {
     /// Returns the number of frames that are still outstanding, which is 0 unless a frame leaked.
     pub fn run(mut self) -> u32 {
         let mut drain_until_ns = None;
+        let mut pause = Pause::default();
         loop {
             let now_ns = clock::now();
             let stopping = self.parts.stop.load(Ordering::Acquire);
@@ -158,7 +162,11 @@ impl Worker {
                     break;
                 }
             }
-            if !moved && !self.parts.spin {
+            if moved {
+                pause.moved(now_ns);
+            } else if self.parts.spin || pause.is_short(now_ns) {
+                std::hint::spin_loop();
+            } else {
                 self.sleep(if stopping { DRAIN_SLEEP_NS } else { HEARTBEAT_NS });
             }
             if self.statistics(now_ns).is_err() {
