@@ -59,7 +59,7 @@ fn drop_all(room: &Room<'_>, generator: &Generator, packets: u64) -> anyhow::Res
 }
 
 /// Nanoseconds of one run of a program that does nothing: what counting itself costs.
-fn empty_program_ns(room: &Room<'_>, generator: &Generator, packets: u64) -> anyhow::Result<f64> {
+pub(super) fn empty_program_ns(room: &Room<'_>, generator: &Generator, packets: u64) -> anyhow::Result<f64> {
     let counting = Counting::start()?;
     let before = run_time_of(EMPTY_PROGRAM);
     drop_all(room, generator, packets)?;
