@@ -6,10 +6,12 @@
 //! interface or a core exists is for set-up to find out.
 
 mod check;
+mod limits;
 mod peer;
 mod read;
 mod value;
 
+pub use limits::{Limits, PeerLimits};
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
 pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Network, Rate, Span, Taken};
@@ -18,8 +20,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-
-use crate::limits::{Cap, Caps};
 
 /// The whole configuration of one instance: one interface, one or more services on it.
 #[derive(Debug, Clone, Deserialize)]
@@ -358,56 +358,6 @@ impl GateKind {
     #[must_use]
     pub const fn is_control(self) -> bool {
         matches!(self, Self::Hysteretic | Self::Random)
-    }
-}
-
-/// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
-/// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and never
-/// refused; below capacity nothing is lost by it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// BYE, PRACK and requests with a To tag. Default 60 % of the rate, above which those of calls that were admitted
-    /// lately keep their privilege: so one peer may carry all calls.
-    pub in_dialog_per_source: Rate,
-    /// ACK and CANCEL. Default as above.
-    pub control_per_source: Rate,
-    /// Responses to the server's own requests. Default off: before a server that calls out, or notifies, they may be nearly
-    /// all that one peer sends, and belong to calls that sipweir has not seen begin.
-    pub responses_per_source: Rate,
-    /// Emergency calls. Default half of the rate.
-    pub emergency_per_source: Rate,
-    /// Probes of configured probers. Default 10 a second; probers send one every few seconds.
-    pub prober_per_source: Rate,
-    /// All of these together, as far as they have a cap. Default 60 % of the rate.
-    pub total_per_source: Rate,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            in_dialog_per_source: Rate(Cap::Share(0.6)),
-            control_per_source: Rate(Cap::Share(0.6)),
-            responses_per_source: Rate(Cap::Off),
-            emergency_per_source: Rate(Cap::Share(0.5)),
-            prober_per_source: Rate(Cap::PerSecond(10.0)),
-            total_per_source: Rate(Cap::Share(0.6)),
-        }
-    }
-}
-
-impl Limits {
-    /// The caps by their kinds.
-    #[must_use]
-    pub const fn caps(&self) -> Caps {
-        Caps {
-            in_dialog: self.in_dialog_per_source.0,
-            control: self.control_per_source.0,
-            responses: self.responses_per_source.0,
-            emergency: self.emergency_per_source.0,
-            prober: self.prober_per_source.0,
-            total: self.total_per_source.0,
-        }
     }
 }
 

@@ -17,6 +17,8 @@ use std::net::IpAddr;
 use overload::{Allowance, KeyedBuckets};
 use sip::{Class, Method, Seed};
 
+use crate::prefix::PrefixTable;
+
 /// Sources that are known at a time, for each service and worker, 64 KiB. A trunk or a NAT of a site is one source.
 /// Fewer places: under a flood of forged sources honest ones share the caps of strangers sooner.
 const SOURCES: usize = 4096;
@@ -103,18 +105,34 @@ pub const fn begins_call(class: Class, method: Method) -> bool {
     matches!(class, Class::Original | Class::Emergency) && !alone
 }
 
+/// The caps of a network, and what tells its buckets from those of others.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    caps: Caps,
+    salt: u64,
+}
+
+/// Spreads the numbers of networks over all bits of a key: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The caps of a service at one worker, and what each source has used.
 #[derive(Debug)]
 pub struct SourceLimits {
-    caps: Caps,
+    others: Peer,
+    peers: PrefixTable<Peer>,
     buckets: KeyedBuckets,
 }
 
 impl SourceLimits {
-    /// All memory that it will ever use.
+    /// All memory that it will ever use. `peers` have caps of their own.
     #[must_use]
-    pub fn new(caps: Caps) -> Self {
-        Self { caps, buckets: KeyedBuckets::new(SOURCES) }
+    pub fn new(caps: Caps, peers: &PrefixTable<Caps>) -> Self {
+        let mut salt = 0;
+        let peers = peers.map(|caps| {
+            salt = SPREAD.wrapping_add(salt);
+            Peer { caps, salt }
+        });
+        Self { others: Peer { caps, salt: 0 }, peers, buckets: KeyedBuckets::new(SOURCES) }
     }
 
     /// Takes `tokens` messages of a source out of its cap; false if that is used up. `rate_per_s` is what the server
@@ -128,13 +146,15 @@ impl SourceLimits {
         rate_per_s: f64,
         now_ns: u64,
     ) -> bool {
-        let Some((kind, cap)) = self.caps.of(class) else { return true };
+        let Peer { caps, salt } = self.peers.find(source).unwrap_or(self.others);
+        let Some((kind, cap)) = caps.of(class) else { return true };
         let Some(own) = cap.allowance(rate_per_s) else { return true };
-        let key = sip::address_key(seed, source, kind);
-        let Some(total) = self.caps.total.allowance(rate_per_s) else {
+        let key_of = |kind| sip::address_key(seed, source, kind) ^ salt;
+        let key = key_of(kind);
+        let Some(total) = caps.total.allowance(rate_per_s) else {
             return self.buckets.take(key, tokens, own, now_ns);
         };
-        let total_key = sip::address_key(seed, source, TOTAL);
+        let total_key = key_of(TOTAL);
         // Nothing is charged to one of both alone. If keys share places, the total may be used up in between.
         self.buckets.has(total_key, tokens, total, now_ns)
             && self.buckets.take(key, tokens, own, now_ns)
@@ -145,12 +165,23 @@ impl SourceLimits {
 #[cfg(test)]
 mod tests {
     use super::{Cap, Caps, SourceLimits, has_cap};
+    use crate::prefix::PrefixTable;
     use sip::{Class, Method, Seed};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
 
     fn caps(cap: Cap) -> Caps {
         Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap, total: Cap::Off }
+    }
+
+    /// The same for everybody.
+    fn alike(caps: Caps) -> SourceLimits {
+        limits_with(caps, [])
+    }
+
+    fn limits_with<const N: usize>(caps: Caps, peers: [(&str, Caps); N]) -> SourceLimits {
+        let peers = peers.map(|(text, caps)| (text.parse().expect("network"), caps));
+        SourceLimits::new(caps, &PrefixTable::new(peers))
     }
 
     fn allowed(limits: &mut SourceLimits, class: Class, source: &str, rate_per_s: f64) -> usize {
@@ -167,18 +198,18 @@ mod tests {
 
     #[test]
     fn a_share_is_one_of_the_measured_rate_and_a_number_is_not() {
-        let mut limits = SourceLimits::new(caps(Cap::Share(0.5)));
+        let mut limits = alike(caps(Cap::Share(0.5)));
         assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 240.0), 30);
         assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.2", 2400.0), 300);
-        let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
+        let mut limits = alike(caps(Cap::PerSecond(40.0)));
         assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 240.0), 10);
-        let mut limits = SourceLimits::new(caps(Cap::Off));
+        let mut limits = alike(caps(Cap::Off));
         assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 1.0), 1000);
     }
 
     #[test]
     fn each_kind_of_message_has_its_own_cap_and_acks_share_theirs_with_cancels() {
-        let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
+        let mut limits = alike(caps(Cap::PerSecond(40.0)));
         for class in [Class::InDialog, Class::Ack, Class::Emergency, Class::Prober, Class::Response] {
             assert_eq!(allowed(&mut limits, class, "192.0.2.1", 1.0), 10, "{class:?}");
         }
@@ -188,13 +219,13 @@ mod tests {
     #[test]
     fn the_kinds_of_one_source_share_a_total_and_a_refusal_costs_neither() {
         let total = Cap::PerSecond(60.0);
-        let mut limits = SourceLimits::new(Caps { total, ..caps(Cap::PerSecond(40.0)) });
+        let mut limits = alike(Caps { total, ..caps(Cap::PerSecond(40.0)) });
         let order = [(Class::InDialog, 10), (Class::Ack, 5), (Class::Emergency, 0), (Class::InDialog, 0)];
         for (class, expected) in order {
             assert_eq!(allowed(&mut limits, class, "192.0.2.1", 1.0), expected, "{class:?}");
         }
         assert_eq!(allowed(&mut limits, Class::Prober, "192.0.2.2", 1.0), 10);
-        let mut limits = SourceLimits::new(Caps { prober: Cap::Off, total, ..caps(Cap::PerSecond(40.0)) });
+        let mut limits = alike(Caps { prober: Cap::Off, total, ..caps(Cap::PerSecond(40.0)) });
         assert_eq!(allowed(&mut limits, Class::Prober, "192.0.2.1", 1.0), 1000, "without a cap of its own");
     }
 
@@ -212,9 +243,58 @@ mod tests {
 
     #[test]
     fn an_ipv6_site_is_one_source_however_many_addresses_it_takes() {
-        let mut limits = SourceLimits::new(caps(Cap::PerSecond(40.0)));
+        let mut limits = alike(caps(Cap::PerSecond(40.0)));
         assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8:1:2::1", 1.0), 10);
         assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8:1:2:3:4:5:6", 1.0), 0);
         assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8:1:3::1", 1.0), 10);
+    }
+
+    #[test]
+    fn a_peer_has_the_caps_of_its_longest_prefix_and_others_have_theirs() {
+        let forty = caps(Cap::PerSecond(40.0));
+        let peers = [
+            ("10.0.0.0/8", caps(Cap::PerSecond(80.0))),
+            ("10.9.0.0/16", caps(Cap::Off)),
+            ("10.9.0.7", Caps { prober: Cap::PerSecond(400.0), ..forty }),
+            ("2001:db8::/32", caps(Cap::Share(0.5))),
+        ];
+        let mut limits = limits_with(forty, peers);
+        let mut prober = |source| allowed(&mut limits, Class::Prober, source, 240.0);
+        assert_eq!(prober("192.0.2.1"), 10);
+        assert_eq!(prober("10.1.0.1"), 20);
+        assert_eq!(prober("10.1.0.2"), 20, "each source of a network has the cap by itself");
+        assert_eq!(prober("::ffff:10.1.0.3"), 20, "an IPv4 address in IPv6 clothes");
+        assert_eq!(prober("10.9.0.1"), 1000);
+        assert_eq!(prober("10.9.0.7"), 100);
+        assert_eq!(
+            allowed(&mut limits, Class::InDialog, "10.9.0.7", 1.0),
+            10,
+            "only one of its caps differs"
+        );
+        assert_eq!(allowed(&mut limits, Class::Prober, "2001:db8::1", 240.0), 30);
+        assert_eq!(allowed(&mut limits, Class::Prober, "2001:db9::1", 240.0), 10);
+    }
+
+    #[test]
+    fn a_peer_in_the_same_ipv6_site_as_others_is_a_source_of_its_own() {
+        let forty = caps(Cap::PerSecond(40.0));
+        let eighty = caps(Cap::PerSecond(80.0));
+        let mut limits = limits_with(forty, [("2001:db8::7", eighty), ("2001:db8::8", eighty)]);
+        let mut in_dialog = |source| allowed(&mut limits, Class::InDialog, source, 1.0);
+        assert_eq!(in_dialog("2001:db8::1"), 10);
+        assert_eq!(in_dialog("2001:db8::7"), 20);
+        assert_eq!(in_dialog("2001:db8::8"), 20);
+        assert_eq!(in_dialog("2001:db8::2"), 0, "the others share what they have");
+    }
+
+    #[test]
+    fn a_peers_total_is_its_own() {
+        let forty = caps(Cap::PerSecond(40.0));
+        let total = Caps { total: Cap::PerSecond(60.0), ..forty };
+        let mut limits = limits_with(total, [("10.0.0.0/8", Caps { total: Cap::PerSecond(80.0), ..forty })]);
+        for (source, acks) in [("192.0.2.1", 5), ("10.0.0.1", 10)] {
+            assert_eq!(allowed(&mut limits, Class::InDialog, source, 1.0), 10);
+            assert_eq!(allowed(&mut limits, Class::Ack, source, 1.0), acks, "{source}");
+        }
     }
 }

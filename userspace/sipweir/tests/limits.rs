@@ -3,11 +3,12 @@
 mod support;
 
 use overload::{GateConfig, HystereticConfig};
-use sip::Class;
+use sip::{Class, Method};
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
 use sipweir::local::LocalAddresses;
-use support::{Bench, MS, Setup, request, same_cap};
+use sipweir::prefix::PrefixTable;
+use support::{Bench, CONTROL, MS, Setup, packet_from, request, same_cap};
 
 const URI: &str = "sip:b@example.com";
 const OFF: Caps = same_cap(Cap::Off);
@@ -300,4 +301,39 @@ fn an_emergency_call_earns_privilege_for_its_ack_also_when_nobody_waited_before_
         bench.turn_after(MS);
     }
     assert_eq!(bench.order_of_service(), ["ACK sip:other", "ACK sip:help", "INVITE sip:new"]);
+}
+
+#[test]
+fn case_47_a_pbx_that_asks_for_each_extension_keeps_its_privilege_under_caps_of_its_own() {
+    const PBX: [u8; 4] = [192, 0, 2, 47];
+    const PHONE: [u8; 4] = [203, 0, 113, 9];
+    let caps = Caps { prober: ONE, in_dialog: ONE, ..OFF };
+    let own = Caps { prober: Cap::PerSecond(400.0), in_dialog: Cap::Off, ..caps };
+    let peer_caps = PrefixTable::new([("192.0.2.32/27".parse().expect("network"), own)]);
+    let mut bench = Bench::new(&Setup { queue_target: 1, caps, peer_caps, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    bench.deliver(&request("INVITE", "sip:new", "new")).expect("delivered");
+    for (source, name) in [(PBX, "pbx"), (PHONE, "phone")] {
+        for extension in 0..60 {
+            let probe = request("OPTIONS", &format!("sip:{name}"), &format!("{name}{extension}"));
+            let meta = support::meta(bench.now_ns, probe.as_bytes(), Class::Prober, Method::Options, None);
+            bench.wire.deliver(CONTROL, &packet_from(source, probe.as_bytes()), &meta).expect("delivered");
+            let bye = request("BYE", &format!("sip:{name}"), &format!("bye-{name}{extension}"));
+            bench.deliver_from(source, &bye).expect("delivered");
+        }
+        bench.turn_after(MS);
+    }
+    assert_eq!(bench.lane.above_cap_of(Class::Prober), 59, "of the phone only");
+    assert_eq!(bench.lane.above_cap_of(Class::InDialog), 59);
+    let mut order = Vec::new();
+    while bench.lane.waiting.get() > 0 {
+        order.extend(bench.order_of_service());
+    }
+    let of_call = order.iter().position(|name| name == "INVITE sip:new").expect("the call is served");
+    let before = |name: &str| order[..of_call].iter().filter(|served| *served == name).count();
+    assert_eq!((before("OPTIONS sip:pbx"), before("BYE sip:pbx")), (60, 60));
+    assert_eq!((before("OPTIONS sip:phone"), before("BYE sip:phone")), (1, 1));
+    assert_eq!(order.len(), 241, "below capacity nobody loses anything");
+    bench.assert_conserved();
 }

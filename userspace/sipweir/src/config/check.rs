@@ -7,7 +7,9 @@ use xdp_prog::LINK_ADDRESSES_MAX;
 use xdp_prog::abi::SERVICES_MAX;
 use xdp_prog::{EMERGENCY_NUMBERS_MAX, PROBERS_MAX};
 
-use super::{Config, Frames, GateKind, HandoffKind, Limit, Peer, Problem, Reply, Service, Taken};
+use super::{
+    Config, Frames, GateKind, HandoffKind, Limit, Limits, Peer, PeerLimits, Problem, Reply, Service, Taken,
+};
 use crate::prefix::Prefix;
 
 /// T1 of RFC 3261 section 17.1.1.1: the first copy leaves the client after it.
@@ -94,7 +96,7 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
                 report(format!("service.{name}.listen"), message);
             }
         }
-        one_service(&format!("service.{name}"), service, &mut report);
+        one_service(&format!("service.{name}"), service, whole, &mut report);
     }
 }
 
@@ -122,7 +124,7 @@ fn frames(frames: &Frames, report: &mut impl FnMut(String, String)) {
     }
 }
 
-fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, String)) {
+fn one_service(path: &str, service: &Service, whole: bool, report: &mut impl FnMut(String, String)) {
     if service.max_wait.nanos() == 0 || (service.gate.kind.is_control() && service.max_wait.nanos() >= T1_NS)
     {
         let message = format!(
@@ -134,7 +136,8 @@ fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, St
     if !(service.initial_rate.is_finite() && service.initial_rate >= 1.0) {
         report(format!("{path}.initial_rate"), "a rate per second, at least 1".into());
     }
-    reply(&format!("{path}.reply"), &service.reply, report);
+    limits(&format!("{path}.limits"), &service.limits, whole, report);
+    reply(&format!("{path}.reply"), &service.reply, whole, report);
     gate(path, service, report);
     match service.handoff {
         HandoffKind::Kernel if service.server.queue_target == 0 => {
@@ -160,7 +163,7 @@ fn one_service(path: &str, service: &Service, report: &mut impl FnMut(String, St
     }
 }
 
-fn reply(path: &str, reply: &Reply, report: &mut impl FnMut(String, String)) {
+fn reply(path: &str, reply: &Reply, whole: bool, report: &mut impl FnMut(String, String)) {
     let code_problem = |code: u16| {
         (!matches!(code, 0 | 480 | 500 | 503))
             .then(|| format!("{code} is none of 503, 500, 480, 0 (silence)"))
@@ -182,25 +185,48 @@ fn reply(path: &str, reply: &Reply, report: &mut impl FnMut(String, String)) {
         let message = format!("{} is not between 1ms and 60s", reply.oc_validity);
         all.push((format!("{path}.oc_validity"), Some(message)));
     }
-    let mut taken = BTreeMap::new();
+    networks(path, reply.peers.keys(), report);
     for (text, peer) in &reply.peers {
-        let key = format!("{path}.peers.\"{text}\"");
-        match text.parse::<Prefix>() {
-            Err(message) => all.push((key.clone(), Some(message))),
-            Ok(prefix) => {
-                let other = taken.insert(prefix, text);
-                all.push((key.clone(), other.map(|other| format!("the same network as \"{other}\""))));
-            }
-        }
+        let key = peer_key(path, text);
         all.push((key.clone(), peer.code.and_then(code_problem)));
         all.push((key.clone(), peer.per_destination.and_then(cap_problem)));
-        if *peer == Peer::default() {
+        if whole && *peer == Peer::default() {
             all.push((key, Some("neither code nor per_destination: nothing differs".into())));
         }
     }
     for (key, problem) in all {
         if let Some(message) = problem {
             report(key, message);
+        }
+    }
+}
+
+fn limits(path: &str, limits: &Limits, whole: bool, report: &mut impl FnMut(String, String)) {
+    networks(path, limits.peers.keys(), report);
+    for (text, _) in limits.peers.iter().filter(|(_, peer)| whole && **peer == PeerLimits::default()) {
+        report(peer_key(path, text), "none of the caps: nothing differs".into());
+    }
+}
+
+fn peer_key(path: &str, text: &str) -> String {
+    format!("{path}.peers.\"{text}\"")
+}
+
+/// The keys of a table by network: each is one, and no two are the same.
+fn networks<'a>(
+    path: &str,
+    texts: impl Iterator<Item = &'a String>,
+    report: &mut impl FnMut(String, String),
+) {
+    let mut taken = BTreeMap::new();
+    for text in texts {
+        match text.parse::<Prefix>() {
+            Err(message) => report(peer_key(path, text), message),
+            Ok(prefix) => {
+                if let Some(other) = taken.insert(prefix, text) {
+                    report(peer_key(path, text), format!("the same network as \"{other}\""));
+                }
+            }
         }
     }
 }

@@ -2,21 +2,22 @@ use super::{Config, ConfigError, GateKind, HandoffKind, LinkAddress, Peer, Probl
 use crate::limits::Cap;
 use overload::Threshold;
 
-const LEAST: &str = r#"
+/// Nothing but what must be there.
+pub(super) const LEAST: &str = r#"
 interface = "eth0"
 [service.main]
 listen = "192.0.2.1:5060"
 handoff = "kernel"
 "#;
 
-fn problems(text: &str) -> Vec<Problem> {
+pub(super) fn problems(text: &str) -> Vec<Problem> {
     match Config::parse("test.toml", text) {
         Err(ConfigError::Problems { problems, .. }) => problems,
         other => panic!("expected problems, got {other:?}"),
     }
 }
 
-fn keys(text: &str) -> Vec<String> {
+pub(super) fn keys(text: &str) -> Vec<String> {
     problems(text).into_iter().map(|problem| problem.key).collect()
 }
 

@@ -27,6 +27,7 @@ use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::Lane;
 use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
+use sipweir::prefix::PrefixTable;
 use sipweir::privileged::Privileged;
 use sipweir::reply_policy::ReplyPolicy;
 use sipweir::side_door::SideDoor;
@@ -95,6 +96,8 @@ pub struct Setup {
     pub buckets: usize,
     pub port: PortConfig,
     pub caps: Caps,
+    /// Of some networks.
+    pub peer_caps: PrefixTable<Caps>,
     pub local: LocalAddresses,
 }
 
@@ -110,6 +113,7 @@ impl Default for Setup {
             buckets: 64,
             port: PortConfig::default(),
             caps: same_cap(Cap::Off),
+            peer_caps: PrefixTable::new([]),
             local: LocalAddresses::default(),
         }
     }
@@ -177,7 +181,7 @@ impl Bench {
             mix: overload::Mix::default(),
             reply: ReplyPolicy::new(&setup.reply, 0, now_ns),
             inquiry: overload::Inquiry::default(),
-            limits: SourceLimits::new(setup.caps),
+            limits: SourceLimits::new(setup.caps, &setup.peer_caps),
             calls: overload::AdmittedCalls::default(),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,

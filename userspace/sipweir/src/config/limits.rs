@@ -1,0 +1,232 @@
+//! Caps on privileged messages, for all sources and for those of one network.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+
+use super::Rate;
+use crate::limits::{Cap, Caps};
+use crate::prefix::{Prefix, PrefixTable};
+
+/// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
+/// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and never
+/// refused; below capacity nothing is lost by it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// BYE, PRACK and requests with a To tag. Default 60 % of the rate, above which those of calls that were admitted
+    /// lately keep their privilege: so one peer may carry all calls.
+    pub in_dialog_per_source: Rate,
+    /// ACK and CANCEL. Default as above.
+    pub control_per_source: Rate,
+    /// Responses to the server's own requests. Default off: before a server that calls out, or notifies, they may be nearly
+    /// all that one peer sends, and belong to calls that sipweir has not seen begin.
+    pub responses_per_source: Rate,
+    /// Emergency calls. Default half of the rate.
+    pub emergency_per_source: Rate,
+    /// Probes of configured probers. Default 10 a second; probers send one every few seconds.
+    pub prober_per_source: Rate,
+    /// All of these together, as far as they have a cap. Default 60 % of the rate.
+    pub total_per_source: Rate,
+    /// Other caps for the sources of some networks, such as a PBX that asks for each of its extensions; the longest prefix
+    /// wins. None by default. IPv6 networks longer than a /64 are one source each.
+    pub peers: BTreeMap<String, PeerLimits>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_dialog_per_source: Rate(Cap::Share(0.6)),
+            control_per_source: Rate(Cap::Share(0.6)),
+            responses_per_source: Rate(Cap::Off),
+            emergency_per_source: Rate(Cap::Share(0.5)),
+            prober_per_source: Rate(Cap::PerSecond(10.0)),
+            total_per_source: Rate(Cap::Share(0.6)),
+            peers: BTreeMap::new(),
+        }
+    }
+}
+
+impl Limits {
+    /// The caps of those who are not under `peers`, by their kinds.
+    #[must_use]
+    pub const fn caps(&self) -> Caps {
+        Caps {
+            in_dialog: self.in_dialog_per_source.0,
+            control: self.control_per_source.0,
+            responses: self.responses_per_source.0,
+            emergency: self.emergency_per_source.0,
+            prober: self.prober_per_source.0,
+            total: self.total_per_source.0,
+        }
+    }
+
+    /// All caps of those who are, by network. Prefixes that are none, which `check` has reported, are left out.
+    #[must_use]
+    pub fn caps_of_peers(&self) -> PrefixTable<Caps> {
+        let caps = self.caps();
+        let peers = self.peers.iter();
+        PrefixTable::new(
+            peers.filter_map(|(text, peer)| Some((text.parse::<Prefix>().ok()?, peer.over(caps)))),
+        )
+    }
+}
+
+/// What differs for the sources of one network; what is `None` is as for all others.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PeerLimits {
+    /// As in [`Limits`], and so are the others.
+    pub in_dialog_per_source: Option<Rate>,
+    /// ACK and CANCEL.
+    pub control_per_source: Option<Rate>,
+    /// Responses.
+    pub responses_per_source: Option<Rate>,
+    /// Emergency calls.
+    pub emergency_per_source: Option<Rate>,
+    /// Probes; only configured probers send such.
+    pub prober_per_source: Option<Rate>,
+    /// All together.
+    pub total_per_source: Option<Rate>,
+}
+
+impl PeerLimits {
+    /// No cap at all.
+    const OFF: Self = {
+        let off = Some(Rate(Cap::Off));
+        Self {
+            in_dialog_per_source: off,
+            control_per_source: off,
+            responses_per_source: off,
+            emergency_per_source: off,
+            prober_per_source: off,
+            total_per_source: off,
+        }
+    };
+
+    /// The caps that these make of those of all others.
+    #[must_use]
+    pub fn over(&self, others: Caps) -> Caps {
+        let cap = |own: Option<Rate>, other: Cap| own.map_or(other, |rate| rate.0);
+        Caps {
+            in_dialog: cap(self.in_dialog_per_source, others.in_dialog),
+            control: cap(self.control_per_source, others.control),
+            responses: cap(self.responses_per_source, others.responses),
+            emergency: cap(self.emergency_per_source, others.emergency),
+            prober: cap(self.prober_per_source, others.prober),
+            total: cap(self.total_per_source, others.total),
+        }
+    }
+}
+
+/// [`PeerLimits`] as a table; the word `"off"` is read by hand.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PeerTable {
+    in_dialog_per_source: Option<Rate>,
+    control_per_source: Option<Rate>,
+    responses_per_source: Option<Rate>,
+    emergency_per_source: Option<Rate>,
+    prober_per_source: Option<Rate>,
+    total_per_source: Option<Rate>,
+}
+
+impl<'de> Deserialize<'de> for PeerLimits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PeerVisitor;
+        impl<'de> Visitor<'de> for PeerVisitor {
+            type Value = PeerLimits;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"off\" for no cap at all, or a table such as { prober_per_source = 200 }")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<PeerLimits, E> {
+                match text {
+                    "off" => Ok(PeerLimits::OFF),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PeerLimits, A::Error> {
+                let table = PeerTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(PeerLimits {
+                    in_dialog_per_source: table.in_dialog_per_source,
+                    control_per_source: table.control_per_source,
+                    responses_per_source: table.responses_per_source,
+                    emergency_per_source: table.emergency_per_source,
+                    prober_per_source: table.prober_per_source,
+                    total_per_source: table.total_per_source,
+                })
+            }
+        }
+        deserializer.deserialize_any(PeerVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PeerLimits;
+    use crate::config::tests::{LEAST, keys, problems};
+    use crate::config::{Config, Rate};
+    use crate::limits::{Cap, Caps};
+
+    #[test]
+    fn the_sources_of_a_network_have_caps_of_their_own_or_none() {
+        let text = format!(
+            "{LEAST}[service.main.limits]\ncontrol_per_source = 300\n[service.main.limits.peers]\n\
+             \"192.0.2.16/28\" = {{ prober_per_source = 200, in_dialog_per_source = \"90%\" }}\n\
+             \"2001:db8::7\" = \"off\"\n"
+        );
+        let limits = Config::parse("test.toml", &text).expect("valid").service["main"].limits.clone();
+        let expected = PeerLimits {
+            prober_per_source: Some(Rate(Cap::PerSecond(200.0))),
+            in_dialog_per_source: Some(Rate(Cap::Share(0.9))),
+            ..PeerLimits::default()
+        };
+        assert_eq!(limits.peers["192.0.2.16/28"], expected);
+        let peers = limits.caps_of_peers();
+        let caps = peers.find([192, 0, 2, 17].into()).expect("a peer");
+        assert_eq!((caps.prober, caps.in_dialog), (Cap::PerSecond(200.0), Cap::Share(0.9)));
+        assert_eq!((caps.control, caps.total), (Cap::PerSecond(300.0), Cap::Share(0.6)), "as all others");
+        let off = peers.find("2001:db8::7".parse().expect("address")).expect("a peer");
+        let Caps { in_dialog, control, responses, emergency, prober, total } = off;
+        assert_eq!([in_dialog, control, responses, emergency, prober, total], [Cap::Off; 6]);
+        assert_eq!(peers.find([192, 0, 2, 15].into()), None);
+    }
+
+    #[test]
+    fn everything_that_is_wrong_with_the_networks_that_have_caps_is_named() {
+        let text = format!(
+            "{LEAST}[service.main.limits.peers]\n\"10.1.0.0/8\" = \"off\"\n\"pbx.example.com\" = \"off\"\n\
+             \"192.0.2.1\" = {{}}\n\"192.0.2.2\" = \"off\"\n\"192.0.2.2/32\" = {{ prober_per_source = 5 }}\n"
+        );
+        let expected = ["10.1.0.0/8", "192.0.2.1", "192.0.2.2/32", "pbx.example.com"];
+        let found = problems(&text);
+        let found_keys: Vec<_> = found.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(found_keys, expected.map(|network| format!("service.main.limits.peers.\"{network}\"")));
+        assert!(found[1].message.contains("nothing differs"));
+        assert!(found[2].message.contains("the same network as \"192.0.2.2\""));
+    }
+
+    #[test]
+    fn caps_of_networks_of_the_wrong_type_or_name_hide_no_other_problem() {
+        let text = format!(
+            "{LEAST}[service.main.gate]\nadmit = 7.0\n[service.main.limits.peers]\n\"192.0.2.3\" = 200\n\
+             \"192.0.2.4\" = \"on\"\n\"192.0.2.5\" = {{ prober_per_source = 0 }}\n\
+             \"192.0.2.6\" = {{ options_per_source = 5 }}\n"
+        );
+        let expected = [
+            "gate.admit",
+            "limits.peers.192.0.2.3",
+            "limits.peers.192.0.2.4",
+            "limits.peers.192.0.2.5.prober_per_source",
+            "limits.peers.192.0.2.6.options_per_source",
+        ];
+        assert_eq!(keys(&text), expected.map(|key| format!("service.main.{key}")));
+        let message = &problems(&text)[1].message;
+        assert!(message.contains("\"off\" for no cap at all, or a table"), "{message}");
+    }
+}
