@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
-use crate::{classify, control, demo, experiment, model, run, simulate};
+use crate::sip_helper::{self, SipHelper};
+use crate::{classify, control, demo, experiment, model, netdev, run, simulate};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -72,8 +73,11 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Check { file } => match usable(&file) {
-            Ok(_) => {
+            Ok(config) => {
                 println!("{}: no problems", file.display());
+                if let Some(helper) = helper_of_host(&config, &sip_helper::Paths::default()) {
+                    eprintln!("sipweir: warning: {helper}");
+                }
                 ExitCode::SUCCESS
             }
             Err(error) => fail(USAGE, &*error),
@@ -105,6 +109,11 @@ fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
     let config = Config::read(file)?;
     run::check(&config).map_err(|error| format!("{}: {}", file.display(), in_full(&error)))?;
     Ok(config)
+}
+
+/// The kernel's SIP helper, if this is the host that the configuration is for: it has the interface.
+fn helper_of_host(config: &Config, paths: &sip_helper::Paths) -> Option<SipHelper> {
+    netdev::Interface::find(&config.interface).ok().and_then(|_interface| SipHelper::find(paths))
 }
 
 fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
@@ -162,8 +171,23 @@ fn log_to_stderr() {
 
 #[cfg(test)]
 mod tests {
-    use super::in_full;
+    use super::{helper_of_host, in_full};
+    use crate::config::Config;
     use crate::control::ControlError;
+    use crate::sip_helper::Paths;
+
+    #[test]
+    fn a_check_warns_of_the_kernels_sip_helper_on_the_host_that_has_the_interface() {
+        let modules = std::env::temp_dir().join(format!("sipweir-cli-modules-{}", std::process::id()));
+        std::fs::write(&modules, "nf_conntrack_sip 45056 0 - Live 0x0\n").expect("write");
+        let paths = Paths { modules: modules.clone(), ..Paths::default() };
+        let text = "interface = \"lo\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n";
+        let mut config = Config::parse("test.toml", text).expect("valid");
+        assert!(helper_of_host(&config, &paths).is_some_and(|helper| helper.is_module));
+        config.interface = "nowhere0".into();
+        assert_eq!(helper_of_host(&config, &paths), None, "another host's configuration");
+        std::fs::remove_file(modules).expect("remove");
+    }
 
     #[test]
     fn an_error_says_each_cause_once() {

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod cores;
 pub mod netdev;
 pub mod side_door;
+pub mod sip_helper;
 pub mod sock_diag;
 pub mod wake;
 

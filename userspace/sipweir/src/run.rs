@@ -31,6 +31,7 @@ use crate::local::{LetterBox, LocalAddresses};
 use crate::netdev;
 use crate::privileged::Privileged;
 use crate::processor::{Answerer, Processor};
+use crate::sip_helper::{self, SipHelper};
 use crate::status;
 use crate::transactions::{Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
@@ -72,6 +73,9 @@ pub fn run_with(config: &Config, processors: &ProcessorFactory) -> anyhow::Resul
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     let control = Control::bind(&config.control.socket)?;
+    if let Some(helper) = SipHelper::find(&sip_helper::Paths::default()) {
+        tracing::warn!("{helper}");
+    }
     let mut instance = Instance::set_up(config, processors)?;
     let served = instance.view(config).and_then(|view| {
         let status = move || serde_json::to_string(&view.read()).unwrap_or_default();
