@@ -137,6 +137,26 @@ fn a_refused_invite_takes_one_answer_and_one_ack_and_neither_reaches_the_server(
 }
 
 #[test]
+fn a_refused_invite_is_exported_to_the_collector_and_those_that_are_served_are_not() {
+    let capture = "[capture]\ncollector = \"127.0.0.1:9060\"\nagent_id = 7\n";
+    let mut stage = Stage::with(&format!("{TWO_ARE_TOO_MANY}{capture}"));
+    let collector = Peer::bind(&stage.topology.server, ([127, 0, 0, 1], 9060).into());
+    let (invite, refusal) = stage.refused_invite();
+    let (exported, _) = collector.receive("the refused INVITE", SOON);
+    assert!(exported.starts_with(b"HEP3"), "{}", String::from_utf8_lossy(&exported));
+    assert!(exported.ends_with(&invite), "{}", String::from_utf8_lossy(&exported));
+    stage.acknowledge(&invite, &refusal);
+    wait_until("it is counted as sent", SOON, || stage.sipweir.number("/capture/sent") == 1);
+    let status = stage.sipweir.status();
+    let expected = serde_json::json!({
+        "collector": "127.0.0.1:9060", "captured": 1, "cut": 0, "lost": 0, "sent": 1, "unsent": 0
+    });
+    assert_eq!(status["capture"], expected);
+    assert!(collector.take().is_none());
+    stage.end();
+}
+
+#[test]
 fn copies_of_a_refused_invite_whose_answer_was_lost_get_the_same_answer() {
     let mut stage = Stage::new();
     let (invite, lost) = stage.refused_invite();

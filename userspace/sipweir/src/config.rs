@@ -5,12 +5,14 @@
 //! wrong type, and relations between values ([`check`]). Nothing here touches the machine: whether an
 //! interface or a core exists is for set-up to find out.
 
+mod capture;
 mod check;
 mod limits;
 mod peer;
 mod read;
 mod value;
 
+pub use capture::{Capture, Collector};
 pub use limits::{Limits, PeerLimits};
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
@@ -44,6 +46,9 @@ pub struct Config {
     /// The Unix socket that `sipweir status` asks.
     #[serde(default)]
     pub control: Control,
+    /// Export of refused messages to a HEP collector; off by default.
+    #[serde(default)]
+    pub capture: Option<Capture>,
     /// Secret of the transaction hash, 64 hex digits; nodes that share traffic share it. Default: random at
     /// each start.
     #[serde(default)]

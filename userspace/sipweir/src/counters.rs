@@ -360,6 +360,12 @@ pub struct WorkerCounters {
     pub ring_full: [Count; afxdp::RINGS],
     /// Packets that the kernel dropped since no frame was free: priority isolation broke. Always 0.
     pub fill_ring_empty: Count,
+    /// Refused messages left for the export.
+    pub captured: Count,
+    /// Of these, messages that were cut to `capture::MESSAGE_BYTES_MAX`.
+    pub capture_cut: Count,
+    /// Refused messages for which no buffer was spare.
+    pub capture_lost: Count,
     /// Datagrams that came by the side door and are for a service.
     pub side_received: Count,
     /// Datagrams that found the side door's sockets by themselves; dropped.

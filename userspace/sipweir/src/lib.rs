@@ -5,6 +5,7 @@
 pub mod worker;
 
 pub mod body;
+pub mod capture;
 pub mod counters;
 pub mod handoff;
 pub mod lane;

@@ -19,6 +19,7 @@ use anyhow::Context;
 use sip::{Seed, TransactionKey};
 
 use crate::body::LARGE_LEN;
+use crate::capture::{self, Exporter, Tap};
 use crate::clock;
 use crate::config::{Config, HandoffKind, Idle, NotSip, XdpMode};
 use crate::control::Control;
@@ -120,6 +121,8 @@ struct Instance {
     lanes: Vec<(String, Vec<Arc<LaneCounters>>)>,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
+    /// After the workers, so that what they leave on their way out is sent.
+    exporter: Option<Exporter>,
     interface: netdev::Interface,
     local: LocalAddresses,
     mode: status::Mode,
@@ -175,7 +178,10 @@ impl Instance {
         // After the hand-off device, which has an address, too.
         let local = LocalAddresses::new(netdev::addresses_of_host()?);
 
+        let capturing = capture::start(config.capture.as_ref(), queues);
+        let (taps, exporter) = capturing.context("cannot start the capture thread")?;
         let mut instance = Self {
+            exporter,
             mode: status::Mode { xdp: attached.mode().name().into(), ..Default::default() },
             door,
             attached,
@@ -190,8 +196,9 @@ impl Instance {
             interface,
             local,
         };
-        for (queue, core) in (0..queues).zip(cores) {
-            let started = instance.start_worker(config, &plan, &settings, &gates, processors, queue, core);
+        for ((queue, core), tap) in (0..queues).zip(cores).zip(taps) {
+            let started =
+                instance.start_worker(config, &plan, &settings, &gates, processors, queue, core, tap);
             if let Err(error) = started {
                 // What was started so far is ended in order; the first error is the one that counts.
                 let _ended = instance.tear_down();
@@ -219,6 +226,7 @@ impl Instance {
         processors: &ProcessorFactory,
         queue: u32,
         core: usize,
+        capture: Option<Tap>,
     ) -> anyhow::Result<()> {
         let wake = Arc::new(Wake::new().context("cannot make an eventfd")?);
         let (mut port, mode) = QueuePort::open(self.interface.index, queue, &plan.port)?;
@@ -292,6 +300,7 @@ impl Instance {
             wake: Arc::clone(&wake),
             stop: Arc::clone(&self.stop),
             spin: config.workers.idle == Idle::Spin,
+            capture,
             drop_not_sip: config.xdp.not_sip == NotSip::Drop,
             counters: Arc::clone(&counters),
         };
@@ -423,6 +432,7 @@ impl Instance {
         drop(self.attached);
         self.stop.store(true, Ordering::Release);
         let finished = finish(self.workers);
+        drop(self.exporter);
         drop(self.device);
         if finished.is_ok() {
             tracing::info!("stopped; everything is undone");
@@ -450,6 +460,11 @@ impl Instance {
             transactions: self.transactions.as_ref().map_or(0, |words| words.words().len() as u64),
             occupancy: Arc::clone(&self.occupancy),
             side_door: self.door.counter_reader()?,
+            capture: config
+                .capture
+                .as_ref()
+                .zip(self.exporter.as_ref())
+                .map(|(capture, exporter)| (capture.collector.0, exporter.counters())),
         })
     }
 }

@@ -34,6 +34,9 @@ pub struct Status {
     /// What only the kernel can put together.
     #[serde(default)]
     pub side_door: SideDoor,
+    /// The export of refused messages, if it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Capture>,
     /// Packets seen by the XDP program, each in exactly one row; rows without packets are left out.
     pub kernel: Vec<KernelRow>,
 }
@@ -55,6 +58,23 @@ pub struct SideDoor {
     pub lost: u64,
     /// Large buffers free.
     pub large_free: u64,
+}
+
+/// The export of refused messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// Where they go.
+    pub collector: String,
+    /// Messages that the workers have left for it.
+    pub captured: u64,
+    /// Of these, messages that were cut short.
+    pub cut: u64,
+    /// Messages that found no buffer.
+    pub lost: u64,
+    /// Datagrams that the kernel has taken.
+    pub sent: u64,
+    /// Datagrams that it has not: no way to the collector, or nobody at its port.
+    pub unsent: u64,
 }
 
 /// What was obtained from the kernel.
@@ -383,10 +403,35 @@ impl Status {
             door.no_socket,
             door.refused
         )?;
+        if let Some(Capture { collector, captured, cut, lost, sent, unsent }) = &self.capture {
+            writeln!(
+                out,
+                "\ncapture to {collector}: {captured} captured, {cut} cut short, {lost} lost; {sent} sent, {unsent} not"
+            )?;
+        }
         writeln!(out, "\nXDP program")?;
         for row in &self.kernel {
             writeln!(out, "  {:<12} {:<20} {:<20} {:>12}", row.class, row.verdict, row.reason, row.packets)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Capture, Status};
+
+    #[test]
+    fn the_export_is_shown_where_it_is_on_and_only_there() {
+        let off = Status::default();
+        assert!(!off.text().contains("capture"));
+        assert!(!serde_json::to_string(&off).expect("JSON").contains("capture"));
+        let collector = "192.0.2.9:9060".to_owned();
+        let capture = Capture { collector, captured: 7, cut: 1, lost: 2, sent: 4, unsent: 3 };
+        let on = Status { capture: Some(capture), ..off };
+        let line = "\ncapture to 192.0.2.9:9060: 7 captured, 1 cut short, 2 lost; 4 sent, 3 not\n";
+        assert!(on.text().contains(line), "{}", on.text());
+        let read: Status = serde_json::from_str(&serde_json::to_string(&on).expect("JSON")).expect("status");
+        assert_eq!(read.capture, on.capture);
     }
 }

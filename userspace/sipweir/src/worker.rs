@@ -36,6 +36,7 @@ use sip::{Seed, TransactionKey};
 use xdp_prog::abi::QUEUES_MAX;
 
 use crate::body::Body;
+use crate::capture::Tap;
 use crate::clock;
 use crate::counters::{Ending, Outcome, WorkerCounters};
 use crate::handoff::Handoff;
@@ -112,6 +113,8 @@ pub struct Parts {
     pub stop: Arc<AtomicBool>,
     /// Spin instead of sleeping.
     pub spin: bool,
+    /// Where refused messages are exported, if they are.
+    pub capture: Option<Tap>,
     /// Drop what user space finds to be no SIP, as the XDP program does with what it finds.
     pub drop_not_sip: bool,
     /// Read by the control thread.
@@ -337,12 +340,15 @@ impl Worker {
         self.finish_frame(index, message, outcome);
     }
 
-    /// Counts what became of a message, tells the transaction table, and gives its frame back.
+    /// Counts what became of a message, tells the transaction table and the export, and gives its frame back.
     fn finish_frame(&mut self, index: usize, message: Waiting, outcome: Outcome) {
-        let Parts { transactions, counters, .. } = &self.parts;
+        let Parts { port, transactions, capture, counters, .. } = &self.parts;
         match outcome.ending() {
             Ending::Refused => {
                 transactions.settle(message.txn, TransactionState::Shed, self.now_ns, counters);
+                if let Some(tap) = capture {
+                    tap.put(message.body.packet(port.umem()), &message.datagram, self.now_ns, counters);
+                }
             }
             Ending::Lost => transactions.forget(message.txn, self.now_ns),
             Ending::Nothing => {}

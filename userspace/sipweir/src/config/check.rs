@@ -26,6 +26,9 @@ const RETRY_AFTER_MAX_S: u32 = 3600;
 /// Longer, and clients hold back for a minute after the overload is over.
 const OC_VALIDITY_NS_MAX: u64 = 60_000_000_000;
 
+/// 256 MiB of buffers for each worker.
+const CAPTURE_MESSAGES_MAX: u32 = 65_536;
+
 /// Adds a problem for every relation that does not hold. `whole` says that nothing was left out of `config`.
 pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Problem>) {
     let mut report = |key: String, message: String| {
@@ -71,6 +74,12 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
         if count > most {
             report(format!("privileges.{key}"), format!("{count} of them; up to {most} are possible"));
         }
+    }
+    if let Some(capture) = &config.capture
+        && !(1..=CAPTURE_MESSAGES_MAX).contains(&capture.messages)
+    {
+        let message = format!("{} is not between 1 and {CAPTURE_MESSAGES_MAX}", capture.messages);
+        report("capture.messages".into(), message);
     }
     frames(&config.frames, &mut report);
     if let Taken::Listed(vlans) = &config.xdp.vlans

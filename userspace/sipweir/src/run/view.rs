@@ -1,11 +1,13 @@
 //! What the control thread reads while an instance runs, put together for `status`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sip::{Class, Reason, Verdict};
 
+use crate::capture;
 use crate::config::Service;
 use crate::counters::{LaneCounters, WorkerCounters};
 use crate::status;
@@ -23,6 +25,8 @@ pub(super) struct View {
     pub(super) transactions: u64,
     pub(super) occupancy: Arc<Occupancy>,
     pub(super) side_door: xdp_prog::SideDoorCounterReader,
+    /// Where refused messages go, and what the thread counts that sends them.
+    pub(super) capture: Option<(SocketAddr, Arc<capture::Sent>)>,
 }
 
 impl View {
@@ -65,6 +69,14 @@ impl View {
                 .map(|(queue, core, counters)| status::Worker::read(*queue, *core, counters))
                 .collect(),
             side_door: self.side_door(),
+            capture: self.capture.as_ref().map(|(collector, sent)| status::Capture {
+                collector: collector.to_string(),
+                captured: self.sum(|counters| counters.captured.get()),
+                cut: self.sum(|counters| counters.capture_cut.get()),
+                lost: self.sum(|counters| counters.capture_lost.get()),
+                sent: sent.sent.get(),
+                unsent: sent.unsent.get(),
+            }),
             kernel: self.counters.read().map(|counters| kernel_rows(&counters)).unwrap_or_default(),
         }
     }

@@ -20,6 +20,7 @@ use overload::{
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use sip::{Class, Marker, Method, Seed, Services, TransactionKey};
+use sipweir::capture::Outlet;
 use sipweir::config::Reply;
 use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
@@ -82,6 +83,8 @@ pub struct Bench {
     pub gates: Arc<MappedWords>,
     pub table: Arc<MappedWords>,
     pub stop: Arc<AtomicBool>,
+    /// The other end of the export, until a test takes it.
+    pub outlet: Option<Outlet>,
     pub now_ns: u64,
 }
 
@@ -99,6 +102,8 @@ pub struct Setup {
     /// Of some networks.
     pub peer_caps: PrefixTable<Caps>,
     pub local: LocalAddresses,
+    /// Buffers of the export; 0: none.
+    pub capture: u32,
 }
 
 impl Default for Setup {
@@ -115,6 +120,7 @@ impl Default for Setup {
             caps: same_cap(Cap::Off),
             peer_caps: PrefixTable::new([]),
             local: LocalAddresses::default(),
+            capture: 0,
         }
     }
 }
@@ -198,6 +204,7 @@ impl Bench {
             Some((door, device)) => (Some(door), egress_end.with_packet_socket(device)),
             None => (None, egress_end),
         };
+        let (tap, outlet) = (setup.capture > 0).then(|| sipweir::capture::tap(setup.capture)).unzip();
         let worker = Worker::new(Parts {
             port,
             egress: Some(egress_end),
@@ -215,10 +222,23 @@ impl Bench {
             stop: Arc::clone(&stop),
             spin: true,
             side_door,
+            capture: tap,
             drop_not_sip: false,
             counters: Arc::clone(&counters),
         });
-        Self { worker, wire, egress, server, lane: lane_counters, counters, gates, table, stop, now_ns }
+        Self {
+            worker,
+            wire,
+            egress,
+            server,
+            lane: lane_counters,
+            counters,
+            gates,
+            table,
+            stop,
+            outlet,
+            now_ns,
+        }
     }
 
     /// One turn, `later_ns` after the last.

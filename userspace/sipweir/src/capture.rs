@@ -1,0 +1,303 @@
+//! Export of refused messages to a HEP collector (HOMER, sngrep): lossy, and never in the worker's way.
+//!
+//! ```text
+//!   worker 0 ── full ──▶ ┐
+//!            ◀─ spare ── ├─ thread "capture" ── UDP ──▶ collector
+//!   worker n ── full ──▶ ┘
+//! ```
+//!
+//! A worker copies a message into a buffer, if one is spare, and goes on: it makes no system call, allocates nothing and
+//! waits for nobody. The thread looks after the rings every [`NAP`], so that nobody has to rouse it, and sends by a
+//! socket that does not block, to an address, not to a name. What finds no buffer is lost and counted; what cannot be sent is dropped
+//! and counted. Each worker has rings of its own, crossbeam's `ArrayQueue`, in which buffers circulate as in
+//! `handoff::embedded`.
+//!
+//! What the XDP program sheds itself never reaches a worker, so it cannot be exported. Not here: the format (`sip::hep`),
+//! and which messages are refused (`counters::Outcome`).
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use sip::{Captured, Datagram, HEP_OVERHEAD_MAX};
+
+use crate::clock;
+use crate::config;
+use crate::counters::{Count, WorkerCounters};
+
+/// Bytes of a message that are exported; the rest is cut off. More than the frames of most packets hold, so that only what
+/// came as fragments is cut. Larger: more memory, and HEP datagrams that themselves become many fragments.
+pub const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// How often the thread looks after the rings. Longer: more buffers are needed (the default of 1024 lasts for 100,000 messages
+/// a second). Shorter: more wake-ups of an idle host.
+const NAP: Duration = Duration::from_millis(10);
+
+/// A message on its way to the thread.
+#[derive(Debug)]
+struct Sample {
+    at_ns: u64,
+    source: SocketAddr,
+    destination: SocketAddr,
+    len: usize,
+    /// [`MESSAGE_BYTES_MAX`] of them; pages that were never written to take no memory.
+    bytes: Box<[u8]>,
+}
+
+impl Sample {
+    fn new() -> Self {
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let bytes = vec![0; MESSAGE_BYTES_MAX].into_boxed_slice();
+        Self { at_ns: 0, source: nobody, destination: nobody, len: 0, bytes }
+    }
+}
+
+/// The buffers between one worker and the thread.
+#[derive(Debug)]
+struct Rings {
+    full: ArrayQueue<Box<Sample>>,
+    spare: ArrayQueue<Box<Sample>>,
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct Tap(Arc<Rings>);
+
+/// The thread's end.
+#[derive(Debug)]
+pub struct Outlet(Arc<Rings>);
+
+/// Both ends of rings with so many buffers.
+#[must_use]
+pub fn tap(messages: u32) -> (Tap, Outlet) {
+    let places = messages as usize;
+    let rings = Arc::new(Rings { full: ArrayQueue::new(places), spare: ArrayQueue::new(places) });
+    while rings.spare.push(Box::new(Sample::new())).is_ok() {}
+    (Tap(Arc::clone(&rings)), Outlet(rings))
+}
+
+impl Tap {
+    /// Copies a datagram for the thread, or counts it as lost.
+    pub fn put(&self, packet: &[u8], datagram: &Datagram, now_ns: u64, counters: &WorkerCounters) {
+        let Some(mut sample) = self.0.spare.pop() else { return counters.capture_lost.add(1) };
+        let payload = datagram.payload(packet);
+        let len = payload.len().min(MESSAGE_BYTES_MAX);
+        sample.bytes[..len].copy_from_slice(&payload[..len]);
+        sample.len = len;
+        sample.at_ns = now_ns;
+        (sample.source, sample.destination) = (datagram.source, datagram.destination);
+        counters.captured.add(1);
+        if len < payload.len() {
+            counters.capture_cut.add(1);
+        }
+        // Buffers only circulate: there is a place for each.
+        let _full = self.0.full.push(sample);
+    }
+}
+
+impl Outlet {
+    /// Takes out what lies there now, and no more: a worker that is faster than the thread must not keep it here.
+    fn drain(&self, mut of: impl FnMut(&Sample)) {
+        for _ in 0..self.0.full.capacity() {
+            let Some(sample) = self.0.full.pop() else { break };
+            of(&sample);
+            let _full = self.0.spare.push(sample);
+        }
+    }
+}
+
+/// What the thread counts.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Datagrams that the kernel has taken.
+    pub sent: Count,
+    /// Those that it has not: no route, nobody at the port, its buffer full.
+    pub unsent: Count,
+}
+
+/// The thread; dropping it sends what the workers have left and ends it.
+#[derive(Debug)]
+pub struct Exporter {
+    stop: Arc<AtomicBool>,
+    counters: Arc<Sent>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Exporter {
+    /// Starts the thread behind these outlets.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub fn start(config: &config::Capture, outlets: Vec<Outlet>) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let counters = Arc::new(Sent::default());
+        let mut sender = Sender {
+            collector: config.collector.0,
+            agent_id: config.agent_id,
+            socket: None,
+            datagram: [0; MESSAGE_BYTES_MAX + HEP_OVERHEAD_MAX],
+            counters: Arc::clone(&counters),
+        };
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("capture".into()).spawn(move || {
+            loop {
+                let last = stopped.load(Ordering::Acquire);
+                sender.send_all(&outlets);
+                if last {
+                    break;
+                }
+                std::thread::park_timeout(NAP);
+            }
+        })?;
+        Ok(Self { stop, counters, thread: Some(thread) })
+    }
+
+    /// What it counts, for the control thread.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Sent> {
+        Arc::clone(&self.counters)
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Nothing that it does can wait.
+            let _joined = thread.join();
+        }
+    }
+}
+
+/// A tap for each worker, and the thread behind them; without a configuration neither.
+///
+/// # Errors
+///
+/// When the system gives no thread.
+pub fn start(
+    config: Option<&config::Capture>,
+    workers: u32,
+) -> std::io::Result<(Vec<Option<Tap>>, Option<Exporter>)> {
+    let Some(config) = config else { return Ok(((0..workers).map(|_worker| None).collect(), None)) };
+    let ends = (0..workers).map(|_worker| tap(config.messages));
+    let (taps, outlets) = ends.map(|(tap, outlet)| (Some(tap), outlet)).unzip();
+    Ok((taps, Some(Exporter::start(config, outlets)?)))
+}
+
+struct Sender {
+    collector: SocketAddr,
+    agent_id: u32,
+    /// `None` before the first message, and while there is no way to the collector.
+    socket: Option<UdpSocket>,
+    datagram: [u8; MESSAGE_BYTES_MAX + HEP_OVERHEAD_MAX],
+    counters: Arc<Sent>,
+}
+
+impl Sender {
+    fn send_all(&mut self, outlets: &[Outlet]) {
+        // The time of day may be set while it runs.
+        let epoch_ns = clock::epoch();
+        for outlet in outlets {
+            outlet.drain(|sample| {
+                let sent = self.send(sample, epoch_ns).is_ok();
+                let count = if sent { &self.counters.sent } else { &self.counters.unsent };
+                count.add(1);
+            });
+        }
+    }
+
+    fn send(&mut self, sample: &Sample, epoch_ns: u64) -> std::io::Result<()> {
+        let captured = Captured {
+            source: sample.source,
+            destination: sample.destination,
+            at_ns: epoch_ns.saturating_add(sample.at_ns),
+            agent_id: self.agent_id,
+            payload: &sample.bytes[..sample.len],
+        };
+        let written = sip::write_hep(&captured, &mut self.datagram);
+        let len = written.ok_or(std::io::ErrorKind::InvalidData)?;
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => connect(self.collector)?,
+        };
+        let sent = socket.send(&self.datagram[..len]);
+        // Its route and source address may have gone; nobody at the port, or no room, may pass.
+        if !sent.as_ref().is_err_and(is_lasting) {
+            self.socket = Some(socket);
+        }
+        sent.map(|_all| ())
+    }
+}
+
+fn is_lasting(error: &std::io::Error) -> bool {
+    !matches!(error.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::WouldBlock)
+}
+
+/// A connected socket, since only such hear that nobody is at the port.
+fn connect(collector: SocketAddr) -> std::io::Result<UdpSocket> {
+    let any: SocketAddr = if collector.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(collector)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use sip::Datagram;
+
+    use super::{MESSAGE_BYTES_MAX, tap};
+    use crate::counters::WorkerCounters;
+
+    fn datagram(payload_len: usize) -> Datagram {
+        let address = |last| SocketAddr::from(([192, 0, 2, last], 5060));
+        Datagram {
+            l3_offset: 14,
+            payload_offset: 42,
+            payload_len,
+            source: address(1),
+            destination: address(2),
+        }
+    }
+
+    fn counts(counters: &WorkerCounters) -> [u64; 3] {
+        [counters.captured.get(), counters.capture_cut.get(), counters.capture_lost.get()]
+    }
+
+    #[test]
+    fn a_full_ring_loses_the_newer_ones_and_takes_more_when_it_was_read() {
+        let (tap, outlet) = tap(3);
+        let counters = WorkerCounters::default();
+        let put = |number: u8| tap.put(&[number; 50], &datagram(8), u64::from(number), &counters);
+        (0..5).for_each(put);
+        assert_eq!(counts(&counters), [3, 0, 2]);
+        let mut seen = Vec::new();
+        outlet.drain(|sample| {
+            assert_eq!((sample.len, sample.source.ip()), (8, [192, 0, 2, 1].into()));
+            assert_eq!(u64::from(sample.bytes[7]), sample.at_ns);
+            seen.push(sample.bytes[0]);
+        });
+        put(9);
+        outlet.drain(|sample| seen.push(sample.bytes[0]));
+        assert_eq!(seen, [0, 1, 2, 9]);
+        assert_eq!(counts(&counters), [4, 0, 2]);
+    }
+
+    #[test]
+    fn what_is_longer_than_a_buffer_is_cut() {
+        let (tap, outlet) = tap(2);
+        let counters = WorkerCounters::default();
+        for len in [MESSAGE_BYTES_MAX, 60_000] {
+            tap.put(&vec![1; 42 + len], &datagram(len), 0, &counters);
+        }
+        assert_eq!(counts(&counters), [2, 1, 0]);
+        outlet.drain(|sample| assert_eq!(sample.len, MESSAGE_BYTES_MAX));
+    }
+}
