@@ -2,7 +2,9 @@
 
 mod support;
 
-use overload::{Known, TransactionState, TransactionTable};
+use overload::{
+    GateConfig, GateState, HystereticConfig, Known, Threshold, TransactionState, TransactionTable,
+};
 use sip::{Class, Method, Seed, TransactionKey};
 use sipweir::counters::Outcome;
 use support::{Bench, CONTROL, MS, NEW, Setup, request};
@@ -175,4 +177,75 @@ fn a_marked_copy_of_a_waiting_request_is_absorbed_and_of_a_refused_one_refused()
     bench.turn_after(MS);
     assert_eq!(bench.replies().len(), 1);
     bench.assert_conserved();
+}
+
+#[test]
+fn case_37_a_copy_by_another_port_at_another_worker_is_known_there_by_the_shared_table() {
+    let mut here = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
+    let table = Some(std::sync::Arc::clone(&here.table));
+    let mut there = Bench::new(&Setup { table, ..Setup::default() });
+    here.server.set_waiting(1);
+    here.turn_after(MS);
+    let invite = request("INVITE", URI, "c1");
+    here.deliver(&invite).expect("delivered");
+    here.turn_after(MS);
+    // A NAT has given the copy another source port, and the NIC another queue.
+    let mut copy = support::packet(invite.as_bytes());
+    copy[34..36].copy_from_slice(&40_001_u16.to_be_bytes());
+    copy[40..42].fill(0);
+    let deliver = |bench: &mut Bench| {
+        let meta = support::meta(bench.now_ns, invite.as_bytes(), Class::Undecided, Method::Invite, None);
+        bench.wire.deliver(NEW, &copy, &meta).expect("delivered");
+        bench.turn_after(MS);
+        bench.at_server().len()
+    };
+    assert_eq!(deliver(&mut there), 0);
+    assert_eq!(there.lane.outcome_of(Class::Copy, Outcome::CopyAbsorbed), 1, "the original waits elsewhere");
+    assert_eq!(here.order_of_service().len(), 1);
+    assert_eq!(deliver(&mut there), 1, "only the server can repair a lost answer");
+    assert_eq!(there.lane.outcome_of(Class::Copy, Outcome::HandedOver), 1);
+}
+
+#[test]
+fn case_39_all_copies_of_a_refused_register_get_the_same_bytes_for_as_long_as_its_client_sends_them() {
+    let gate = GateConfig::Hysteretic(HystereticConfig {
+        admit_below: Threshold::Messages(1),
+        shed_at: Threshold::Messages(2),
+        discard_at: Threshold::Messages(3),
+        share: 0.0,
+    });
+    let mut bench = Bench::new(&Setup { gate, queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for n in 0..2 {
+        bench.deliver(&request("INVITE", URI, &format!("before{n}"))).expect("delivered");
+    }
+    bench.turn_after(MS);
+    // That of what was refused on the way to overload.
+    bench.replies();
+    let register = request("REGISTER", URI, "r1");
+    let deliver = |bench: &mut Bench| {
+        let sent = bench.deliver_as(NEW, register.as_bytes(), Class::Undecided, Method::Register, None);
+        sent.expect("delivered");
+    };
+    deliver(&mut bench);
+    bench.turn_after(MS);
+    let refusal = bench.replies();
+    assert_eq!(refusal.len(), 1);
+    // The server has room again, so that an original would be served.
+    bench.order_of_service();
+    bench.turn_after(MS);
+    // Timer E of RFC 3261 section 17.1.2.2: T1, then twice as long up to T2, until timer F ends it.
+    let (mut interval_ms, mut at_ms, mut copies) = (500, 500, 0);
+    while at_ms < 32_000 {
+        deliver(&mut bench);
+        bench.turn_after(interval_ms * MS);
+        assert_eq!(bench.replies(), refusal, "after {at_ms} ms");
+        copies += 1;
+        interval_ms = (2 * interval_ms).min(4000);
+        at_ms += interval_ms;
+    }
+    assert_eq!(copies, 10);
+    assert!(bench.at_server().is_empty());
+    assert_eq!(bench.lane.gate_state.get(), GateState::Normal as u64);
 }

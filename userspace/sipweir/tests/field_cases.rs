@@ -1,7 +1,9 @@
 //! The field cases that are about load rather than about bytes: storms, probes, bursts and failover, by the worker's turn over
 //! paired rings. Those about bytes are in `userspace/sip/tests/field_cases`, with the XDP program as a second judge.
 //!
-//! Not here, as it is all sipweir's doing that there is nothing to test: case 50, since it sends no request of its own.
+//! Not here: cases 37 and 39, which are about copies (`copies.rs`); case 47, about caps (`limits.rs`); case 63, the kernel's
+//! SIP helper (`src/sip_helper.rs`); case 65, the export (`capture.rs`); and, as it is all sipweir's doing that there is
+//! nothing to test, case 50, since it sends no request of its own.
 
 mod support;
 
@@ -84,6 +86,67 @@ fn case_36_a_request_with_credentials_is_inside_twice_the_share_and_nothing_is_w
     deliver_unread(&mut bench, &late);
     bench.turn_after(MS);
     assert!(bench.replies().remove(0).contains("Call-ID: late"));
+}
+
+#[test]
+fn case_44_nothing_but_originals_is_refused_while_the_gate_discards_and_all_else_reaches_the_server() {
+    let mut bench = in_overload(hysteretic(1, 2, 3, 1.0), 3);
+    assert_eq!(bench.lane.gate_state.get(), GateState::Discard as u64);
+    let in_dialog = |method: &str, name: &str| {
+        let message = request(method, &format!("sip:{name}"), name);
+        message.replace("To: <sip:b@example.com>", "To: <sip:b@example.com>;tag=there")
+    };
+    for (name, message) in [
+        ("ack", request("ACK", "sip:ack", "ack")),
+        ("cancel", request("CANCEL", "sip:cancel", "cancel")),
+        ("bye", request("BYE", "sip:bye", "bye")),
+        ("prack", request("PRACK", "sip:prack", "prack")),
+        ("reinvite", in_dialog("INVITE", "reinvite")),
+        ("info", in_dialog("INFO", "info")),
+        ("refresh", in_dialog("UPDATE", "refresh")),
+        ("sos", request("INVITE", "urn:service:sos", "sos")),
+        (
+            "preempts",
+            request("INVITE", "sip:preempts", "preempts")
+                .replace("Contact", "Resource-Priority: ets.0\r\nContact"),
+        ),
+        (
+            "answer",
+            request("INVITE", URI, "answer").replacen(&format!("INVITE {URI} SIP/2.0"), "SIP/2.0 200 OK", 1),
+        ),
+    ] {
+        let found = sip::classify(message.as_bytes());
+        if found.class == Class::InDialog {
+            // As the XDP program leaves those whose headers it has no bounds to read.
+            let undecided = Class::Undecided;
+            bench.deliver_as(NEW, message.as_bytes(), undecided, found.method, None).expect("delivered");
+        } else {
+            bench.deliver(&message).expect("delivered");
+        }
+        bench.turn_after(MS);
+        assert!(bench.replies().is_empty(), "{name} was refused");
+    }
+    deliver_unread(&mut bench, &request("INVITE", "sip:original", "original"));
+    bench.turn_after(MS);
+    assert_eq!(bench.replies().len(), 1, "only the original is");
+    let mut order = Vec::new();
+    while bench.lane.waiting.get() > 0 {
+        order.extend(bench.order_of_service());
+    }
+    let expected = [
+        "ACK sip:ack",
+        "CANCEL sip:cancel",
+        "BYE sip:bye",
+        "PRACK sip:prack",
+        "INVITE sip:reinvite",
+        "INFO sip:info",
+        "UPDATE sip:refresh",
+        "INVITE urn:service:sos",
+        "INVITE sip:preempts",
+        "SIP/2.0 200",
+    ];
+    assert_eq!(order[..10], expected, "before the originals that wait");
+    bench.assert_conserved();
 }
 
 #[test]

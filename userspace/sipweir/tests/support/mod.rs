@@ -97,6 +97,8 @@ pub struct Setup {
     pub reply: Reply,
     /// Buckets of the transaction table.
     pub buckets: usize,
+    /// That of another worker instead.
+    pub table: Option<Arc<MappedWords>>,
     pub port: PortConfig,
     pub caps: Caps,
     /// Of some networks.
@@ -116,6 +118,7 @@ impl Default for Setup {
             // One client makes all the load of these tests.
             reply: Reply { rate: 1_000_000, per_destination: 1_000_000, ..Reply::default() },
             buckets: 64,
+            table: None,
             port: PortConfig::default(),
             caps: same_cap(Cap::Off),
             peer_caps: PrefixTable::new([]),
@@ -195,7 +198,7 @@ impl Bench {
             looked_ns: 0,
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);
-        let table = words(setup.buckets * SLOTS);
+        let table = setup.table.clone().unwrap_or_else(|| words(setup.buckets * SLOTS));
         let stop = Arc::new(AtomicBool::new(false));
         let letters = Arc::new(LetterBox::default());
         let counters = Arc::new(WorkerCounters::default());

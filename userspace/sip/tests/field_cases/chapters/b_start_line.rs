@@ -1,9 +1,9 @@
 //! B. Start lines.
 
 use sip::headers::HeaderLines;
-use sip::{Class, Method, call_id};
+use sip::{Class, Method, call_id, call_key, is_ack_of_own_reply};
 
-use super::class_of;
+use super::{SEED, ack_to, class_of, plain_invite, reply_to};
 use crate::judge::classify;
 
 #[test]
@@ -12,6 +12,19 @@ fn case_10_bare_line_feeds_end_lines_and_any_mixture_ends() {
     assert_eq!(class_of(request), Class::InDialog);
     assert_eq!(call_id(request), Some(&b"5"[..]));
     assert_eq!(HeaderLines::of(request).count(), 2);
+}
+
+#[test]
+fn case_10_a_request_with_bare_line_feeds_is_refused_like_others_and_its_ack_known() {
+    let request = plain_invite().replace("\r\n", "\n");
+    let (text, destination) = reply_to(&request, "198.51.100.4:6000").unwrap();
+    assert_eq!(destination.port(), 6000);
+    let (ours, _) = reply_to(&plain_invite(), "198.51.100.4:6000").unwrap();
+    assert_eq!(text, ours, "with line ends of RFC 3261, whatever the client's");
+    for ack in [ack_to(&plain_invite(), &text), ack_to(&plain_invite(), &text).replace("\r\n", "\n")] {
+        assert!(is_ack_of_own_reply(ack.as_bytes(), &SEED), "{ack}");
+    }
+    assert_eq!(call_key(&SEED, request.as_bytes()), call_key(&SEED, plain_invite().as_bytes()));
 }
 
 #[test]
