@@ -26,7 +26,8 @@
 //!   by it alone; when the request leaves the worker in whatever way, the worker writes `handed_over` or `shed`, or
 //!   forgets the request if it was lost. The XDP program enters no request that goes to a ring, since a full ring
 //!   could lose it.
-//! - `shed` is written only by who refuses the request. `handed_over` is never turned back into `shed`.
+//! - `shed` is written only by who refuses the request; not by the XDP program where the answer that is owed cannot be given
+//!   because too many are: its client was told nothing. `handed_over` is never turned back into `shed`.
 //! - `shed` ends 64·T1 after the request came, as timer J of the refusal would (RFC 3261 section 17.2.2), which starts
 //!   once. All copies of a client fall into that time. What comes later, such as a monitor's request that never changes
 //!   a byte, is an original and meets the gate as it is then; in the other states each datagram renews the memory.
