@@ -72,9 +72,8 @@ pub(super) fn measure(room: &Room<'_>, scenario: &Scenario, counted: Counted) ->
     let mut guarded = Guarded::start(room, scenario)?;
     let generator = room.generator(scenario, Wire::Rival)?;
     let packets = room.packets(scenario);
-    let attach = |program| {
-        room.stage.at_server(|| room.programs.attach(program, ifindex(Wire::Rival.device())?))
-    };
+    let attach =
+        |program| room.stage.at_server(|| room.programs.attach(program, ifindex(Wire::Rival.device())?));
     // Outside of this count nobody pays for its clock readings.
     let counting_ns = {
         let _link = attach(Bare::Drop)?;
