@@ -13,7 +13,7 @@
 //! In the order in which a reader meets them: `network` what is simulated, `rate`, `law` and `timers` its parts,
 //! `controller` where control at the edge plugs in; `engine` the run, `station` one node at work, `transaction` who waits
 //! for a response, `agenda` and `lanes` what happens next, `stream` the dice; `outcome` what was seen, `measure` by which names,
-//! `replicate` how sure that is.
+//! `replicate` how sure that is; `size` what would be too large to run.
 //!
 //! # Assumptions
 //!
@@ -37,6 +37,7 @@ mod network;
 mod outcome;
 mod rate;
 mod replicate;
+mod size;
 mod station;
 mod stream;
 mod timers;
@@ -51,6 +52,7 @@ pub use network::{Announces, Node, Problem, Route, Scenario, ScenarioError, Sour
 pub use outcome::{Calls, NodeOutcome, Outcome, Sample, Times};
 pub use rate::{ParseRateError, Phase, Rate};
 pub use replicate::{Estimate, replicate};
+pub(crate) use size::EVENTS_MAX;
 pub use timers::{GIVE_UP_NS, T1_NS, Timers};
 
 #[cfg(test)]

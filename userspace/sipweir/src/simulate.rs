@@ -70,11 +70,11 @@ fn read(file: &Path, seeds: Option<u32>) -> Result<Plan, Box<dyn std::error::Err
     let shown = file.display();
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read {shown}: {error}; plans are in userspace/model/plans"))?;
-    let mut plan = Plan::parse(&text).map_err(|error| format!("{shown}: {error}"))?;
-    if let Some(seeds) = seeds {
-        plan.seeds = seeds as usize;
+    let plan = Plan::parse(&text).map_err(|error| format!("{shown}: {error}"))?;
+    match seeds {
+        None => Ok(plan),
+        Some(seeds) => plan.with_seeds(seeds as usize).map_err(|error| format!("--seeds: {error}").into()),
     }
-    Ok(plan)
 }
 
 fn simulate(args: &Args, plan: Plan) -> anyhow::Result<()> {

@@ -8,14 +8,18 @@ use overload::distributed::{
     AdaptiveConfig, ControlConfig, DeocConfig, LossConfig, PeocConfig, RateControlConfig, RateShareConfig,
 };
 use serde::Deserialize;
+use toml::Table;
 
 use super::PlanError;
+use super::document::{read, take_kind};
 use super::notation::span;
 use crate::simulate::{Announces, EdgeControl, FixedCap, MakeController};
 
-/// `[mechanism.NAME.control]`: one kind for each algorithm.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+/// Faster probes would be most of what a core serves.
+const PROBE_PERIOD_MIN_MS: f64 = 1.0;
+
+/// `[mechanism.NAME.control]`: one `kind` for each algorithm.
+#[derive(Debug)]
 pub(super) enum ControlTable {
     /// A fixed cap on new requests.
     Cap(CapTable),
@@ -27,6 +31,19 @@ pub(super) enum ControlTable {
     Loss(LossTable),
     /// RFC 7415; the servers must announce `rate`.
     Rate(RateTable),
+}
+
+impl ControlTable {
+    /// Reads the table with this key.
+    pub(super) fn read(key: &str, mut table: Table) -> Result<Self, PlanError> {
+        Ok(match take_kind(key, "kind", &mut table, &["cap", "deoc", "peoc", "loss", "rate"])? {
+            "cap" => Self::Cap(read(key, table)?),
+            "deoc" => Self::Deoc(read(key, table)?),
+            "peoc" => Self::Peoc(read(key, table)?),
+            "loss" => Self::Loss(read(key, table)?),
+            _ => Self::Rate(read(key, table)?),
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,6 +163,12 @@ impl ControlTable {
             }),
             Self::Peoc(table) => {
                 let default = PeocConfig::default();
+                if let Some(ms) = table.probe_period_ms.filter(|ms| !(PROBE_PERIOD_MIN_MS..=1e9).contains(ms))
+                {
+                    return Err(PlanError(format!(
+                        "{key}.probe_period_ms: {ms} is out of range; give milliseconds from {PROBE_PERIOD_MIN_MS} to 1000000000"
+                    )));
+                }
                 ControlConfig::Peoc(PeocConfig {
                     adaptive: table.adaptive.config(&key)?,
                     probe_period_ns: span_or(
@@ -177,9 +200,8 @@ impl ControlTable {
     }
 }
 
-/// `[mechanism.NAME.announces]`.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "algorithm", rename_all = "snake_case")]
+/// `[mechanism.NAME.announces]`, by `algorithm`.
+#[derive(Debug)]
 pub(super) enum AnnouncesTable {
     /// The share to be spared, by the gate's word.
     Loss(AnnouncesLossTable),
@@ -207,6 +229,14 @@ pub(super) struct AnnouncesRateTable {
 }
 
 impl AnnouncesTable {
+    /// Reads the table with this key.
+    pub(super) fn read(key: &str, mut table: Table) -> Result<Self, PlanError> {
+        Ok(match take_kind(key, "algorithm", &mut table, &["loss", "rate"])? {
+            "loss" => Self::Loss(read(key, table)?),
+            _ => Self::Rate(read(key, table)?),
+        })
+    }
+
     pub(super) fn config(&self, mechanism: &str) -> Result<Announces, PlanError> {
         let key = format!("{mechanism}.announces");
         match self {

@@ -9,10 +9,13 @@ use serde::de::IgnoredAny;
 use toml::Table;
 
 use super::PlanError;
-use super::expand::{Choice, choices};
+use super::expand::{COMBINATIONS_MAX, Choice, choices};
 use super::mechanism::MechanismTable;
 use super::places::{NodeTable, SourceTable};
-use crate::simulate::Scenario;
+use crate::simulate::{EVENTS_MAX, Scenario};
+
+/// Replications at most.
+const SEEDS_MAX: usize = 100_000;
 
 /// A plan, ready to run.
 #[derive(Debug, Clone)]
@@ -47,7 +50,7 @@ impl Plan {
     /// What is wrong, with the key.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let whole: Table =
-            text.parse().map_err(|error: toml::de::Error| PlanError(format!("no TOML: {error}")))?;
+            text.parse().map_err(|error: toml::de::Error| PlanError(not_toml(text, &error)))?;
         let Document { title, about, run, .. } = read("", whole.clone())?;
         let run = run.unwrap_or_default();
         run.check()?;
@@ -57,19 +60,54 @@ impl Plan {
         };
         let (sources, nodes) = (choices("source", part("source")?)?, choices("node", part("node")?)?);
         let mut runs = Vec::new();
+        let networks = sources.len().saturating_mul(nodes.len());
         for (name, mechanism) in part("mechanism")? {
             let toml::Value::Table(mechanism) = mechanism else {
                 return Err(PlanError(format!("mechanism.{name}: must be a table, [mechanism.{name}.gate]")));
             };
+            let variants = choices("", mechanism)?;
+            let all = networks.saturating_mul(variants.len()).saturating_add(runs.len());
+            if all > COMBINATIONS_MAX {
+                return Err(PlanError(format!(
+                    "mechanism.{name}: the lists of the plan make {all} runs; shorten them to at most {COMBINATIONS_MAX}"
+                )));
+            }
             for sources in &sources {
                 for nodes in &nodes {
-                    for mechanism in choices("", mechanism)? {
-                        runs.push(planned(name, &run, sources, nodes, mechanism)?);
+                    for mechanism in &variants {
+                        runs.push(planned(name, &run, sources, nodes, mechanism.clone())?);
                     }
                 }
             }
         }
-        Ok(Self { title, about: about.unwrap_or_default(), seeds: run.seeds, fluid: run.fluid, runs })
+        let plan = Self { title, about: about.unwrap_or_default(), seeds: 1, fluid: run.fluid, runs };
+        plan.with_seeds(run.seeds)
+    }
+
+    /// The plan with another number of replications.
+    ///
+    /// # Errors
+    /// When they are none, or so many that all runs together would take days.
+    pub fn with_seeds(self, seeds: usize) -> Result<Self, PlanError> {
+        if !(1..=SEEDS_MAX).contains(&seeds) {
+            return Err(PlanError(format!("run.seeds: {seeds} is out of range; give 1 to {SEEDS_MAX}")));
+        }
+        let of_one: f64 = self.runs.iter().map(|run| run.scenario.events()).sum();
+        let events = of_one * seeds as f64;
+        if events > EVENTS_MAX {
+            let runs = self.runs.len();
+            let most = (EVENTS_MAX / of_one).floor();
+            let advice = if most >= 1.0 {
+                format!("give at most {most:.0}")
+            } else {
+                "shorten the lists, duration_s or the rates".to_owned()
+            };
+            return Err(PlanError(format!(
+                "run.seeds: {seeds} replications of {runs} runs come to about {events:.0e} events, of at most \
+                 {EVENTS_MAX:.0e}; {advice}"
+            )));
+        }
+        Ok(Self { seeds, ..self })
     }
 }
 
@@ -110,7 +148,7 @@ fn planned(
 }
 
 /// Reads a table; an error names the key's path.
-fn read<'de, T: Deserialize<'de>>(path: &str, table: Table) -> Result<T, PlanError> {
+pub(super) fn read<'de, T: Deserialize<'de>>(path: &str, table: Table) -> Result<T, PlanError> {
     serde_path_to_error::deserialize(table).map_err(|error| {
         let inner = error.path().to_string();
         let key = match (path, inner.as_str()) {
@@ -119,8 +157,42 @@ fn read<'de, T: Deserialize<'de>>(path: &str, table: Table) -> Result<T, PlanErr
             (path, ".") => path.to_owned(),
             (path, inner) => format!("{path}.{inner}"),
         };
-        let message = error.into_inner().to_string();
-        PlanError(format!("{key}: {}", message.trim_end()))
+        let message = error.into_inner().message().replace('\n', " ");
+        PlanError(format!("{key}: {}", shortened(&message)))
+    })
+}
+
+/// Where a text stops being TOML, on one line.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    format!("no TOML in line {line}: {}", shortened(error.message()))
+}
+
+/// A message without the middle of what was written out in hundreds of digits.
+fn shortened(message: &str) -> String {
+    const WORD_MAX: usize = 60;
+    let word = |word: &str| match word.char_indices().nth(WORD_MAX) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word.to_owned(),
+    };
+    message.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Takes the key out of a table that says of which kind it is.
+pub(super) fn take_kind(
+    path: &str,
+    key: &str,
+    table: &mut Table,
+    kinds: &[&'static str],
+) -> Result<&'static str, PlanError> {
+    let all = || kinds.join(", ");
+    let Some(value) = table.remove(key) else {
+        return Err(PlanError(format!("{path}.{key}: missing; give one of {}", all())));
+    };
+    let known = kinds.iter().find(|kind| value.as_str() == Some(kind));
+    known.copied().ok_or_else(|| {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        PlanError(format!("{path}.{key}: unknown variant `{}`, expected one of {}", shortened(&shown), all()))
     })
 }
 
@@ -187,9 +259,6 @@ impl RunTable {
         match wrong {
             Some((key, span)) => {
                 Err(PlanError(format!("run.{key}: {span} is out of range; give seconds from 0 to 32000000")))
-            }
-            None if !(1..=100_000).contains(&self.seeds) => {
-                Err(PlanError(format!("run.seeds: {} is out of range; give 1 to 100000", self.seeds)))
             }
             None => Ok(()),
         }

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use super::PlanError;
 
 /// More runs than this are a slip of the pen: a minute each would take a week.
-const COMBINATIONS_MAX: usize = 10_000;
+pub(super) const COMBINATIONS_MAX: usize = 10_000;
 
 /// One choice for every list and range.
 #[derive(Debug, Clone, PartialEq)]

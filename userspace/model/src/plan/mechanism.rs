@@ -2,6 +2,7 @@
 
 use overload::{Discipline, GateConfig, HystereticConfig, QueueCapacity, RandomConfig, Threshold};
 use serde::Deserialize;
+use toml::Table;
 
 use super::PlanError;
 use super::control::{AnnouncesTable, ControlTable};
@@ -13,7 +14,7 @@ use super::notation::ThresholdValue;
 pub(super) struct MechanismTable {
     pub(super) gate: GateTable,
     /// Control at the nodes that are `controlled`.
-    pub(super) control: Option<ControlTable>,
+    control: Option<Table>,
     /// Originals that can wait, and as many copies. Default: the gate's largest number.
     pub(super) room: Option<u32>,
     /// Originals that have waited longer are refused. Default never.
@@ -22,10 +23,23 @@ pub(super) struct MechanismTable {
     #[serde(default)]
     pub(super) refusal_ms: f64,
     /// What responses say about overload. Default: nothing.
-    pub(super) announces: Option<AnnouncesTable>,
+    announces: Option<Table>,
 }
 
 impl MechanismTable {
+    /// Control, where there is some, of the mechanism with this key.
+    pub(super) fn control(&self, key: &str) -> Result<Option<ControlTable>, PlanError> {
+        self.control.clone().map(|table| ControlTable::read(&format!("{key}.control"), table)).transpose()
+    }
+
+    /// The announcements, where there are some.
+    pub(super) fn announces(&self, key: &str) -> Result<Option<AnnouncesTable>, PlanError> {
+        self.announces
+            .clone()
+            .map(|table| AnnouncesTable::read(&format!("{key}.announces"), table))
+            .transpose()
+    }
+
     pub(super) fn capacity(&self, key: &str, gate: &GateConfig) -> Result<QueueCapacity, PlanError> {
         let room = match (self.room, self.gate.buffer.0) {
             (Some(room), _) | (None, Threshold::Messages(room)) => room,

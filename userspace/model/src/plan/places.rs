@@ -86,7 +86,8 @@ impl NodeTable {
         let capacity = mechanism.capacity(gate_key, &gate)?;
         let hop_ns = span(&key, "hop_ms", self.hop_ms)?;
         let routes = self.to.as_ref().map(|to| to.routes(&key, hop_ns, index)).transpose()?;
-        let control = shared.control.as_ref().filter(|_| self.controlled);
+        let control = shared.control(mechanism_key)?.filter(|_| self.controlled);
+        let announced = shared.announces(mechanism_key)?;
         Ok(Node {
             name: name.to_owned(),
             rate: self.rate_per_s.0.clone(),
@@ -95,13 +96,13 @@ impl NodeTable {
             capacity,
             max_wait_ns: mechanism.max_wait_ms.map(|ms| span(gate_key, "max_wait_ms", ms)).transpose()?,
             refusal_ns: span(gate_key, "refusal_ms", mechanism.refusal_ms)?,
-            announces: mechanism.announces.as_ref().map(|table| table.config(gate_key)).transpose()?,
+            announces: mechanism.announces(gate_key)?.map(|table| table.config(gate_key)).transpose()?,
             state: match self.state {
                 StateName::Stateless => State::Stateless,
                 StateName::Stateful => State::Stateful,
             },
             controller: control
-                .map(|control| control.maker(mechanism_key, shared.announces.as_ref()))
+                .map(|control| control.maker(mechanism_key, announced.as_ref()))
                 .transpose()?,
             routes: routes.unwrap_or_default(),
         })

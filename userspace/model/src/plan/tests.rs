@@ -87,7 +87,7 @@ fn a_wrong_plan_gets_one_message_with_key_and_range() {
         (
             "[50, 200]",
             "-5",
-            "source.callers.rate_per_s is -5 per second; a rate is a finite number of at least 0",
+            "source.callers.rate_per_s is -5 per second; a rate is 0 or a number above 0 (between 1e-9 and 1e9)",
         ),
         ("[50, 200]", "\"fast\"", "source.callers.rate_per_s: \"fast\" is no rate"),
         ("[50, 200]", "\"mmpp 1:1, 2\"", "is no rate"),
@@ -132,12 +132,113 @@ fn a_wrong_plan_gets_one_message_with_key_and_range() {
             "[mechanism.shed.control]\nkind = \"x\"\n[mechanism.shed.gate]",
             "unknown variant `x`",
         ),
-        ("[run]", "[run", "no TOML"),
+        ("[run]", "[run", "no TOML in line 3: "),
     ] {
         assert_refused(from, to, expected);
     }
     let error = Plan::parse("title = \"empty\"").unwrap_err().to_string();
     assert!(error.contains("missing; a plan has at least one ["), "{error}");
+}
+
+/// Values that a slip of the pen or of a script may leave anywhere.
+const HOSTILE: [&str; 34] = [
+    "0",
+    "-1",
+    "nan",
+    "inf",
+    "-inf",
+    "1e300",
+    "1e-300",
+    "1e9",
+    "1e12",
+    "9223372036854775807",
+    "4294967295",
+    "1e-9",
+    "0.5",
+    "1.6",
+    "\"\"",
+    "\"x\"",
+    "true",
+    "[]",
+    "{ }",
+    "[[1, 2], [3]]",
+    "\"1..1e9 step 1\"",
+    "\"1..1e300 times 1.0000001\"",
+    "\"nan..5 step 1\"",
+    "\"mmpp 1:1e-12, 1:1\"",
+    "\"mmpp 1e300:1\"",
+    "\"mmpp 0:1\"",
+    "\"mmpp 0:1e-9\"",
+    "\"mmpp nan:1\"",
+    "\"steps 0:1e300\"",
+    "\"steps 0:1, 1e300:5\"",
+    "\"steps nan:1\"",
+    "\"999999999999999999999s\"",
+    "\"0ms\"",
+    "\"350ms\"",
+];
+
+#[test]
+fn no_value_of_any_key_hangs_a_plan_fills_the_memory_or_makes_nonsense() {
+    for plan in [SMALL, CONTROLLED] {
+        let (mut refused, mut run) = (0, 0);
+        for (number, line) in plan.lines().enumerate() {
+            let Some((key, _)) = line.split_once(" = ") else { continue };
+            for value in HOSTILE {
+                let lines = plan.lines().enumerate();
+                let changed: Vec<String> = lines
+                    .map(
+                        |(other, text)| {
+                            if other == number { format!("{key} = {value}") } else { text.to_owned() }
+                        },
+                    )
+                    .collect();
+                let what = format!("{key} = {value}");
+                match Plan::parse(&changed.join("\n")) {
+                    Err(error) => {
+                        refused += 1;
+                        let said = error.to_string();
+                        assert!(!said.is_empty() && said.len() < 600, "{what}: {said}");
+                    }
+                    Ok(mut plan) => {
+                        plan.seeds = 1;
+                        // What takes long by its own wish is not waited for.
+                        plan.runs.retain(|run| run.scenario.events() < 1e6);
+                        plan.runs.truncate(2);
+                        for result in execute(&plan, 1, |_| {}).unwrap() {
+                            run += 1;
+                            for (name, estimate) in &result.measures {
+                                assert!(
+                                    estimate.mean >= 0.0 && estimate.mean.is_finite(),
+                                    "{what}: {name} {estimate:?}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(refused > 100 && run > 50, "{refused} refused, {run} run");
+    }
+}
+
+#[test]
+fn lists_that_multiply_and_seeds_that_take_days_are_refused_before_they_are_made() {
+    let choices = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]";
+    let many = SMALL
+        .replace("[50, 200]", choices)
+        .replace("rate_per_s = 100", &format!("rate_per_s = {choices}"))
+        .replace("\"100..1000 times 10\"", "\"1..50 step 1\"");
+    let error = Plan::parse(&many).unwrap_err().to_string();
+    assert!(error.contains("mechanism.fifo: the lists of the plan make 20000 runs"), "{error}");
+
+    let plan = Plan::parse(SMALL).unwrap();
+    assert_eq!(plan.clone().with_seeds(5).unwrap().seeds, 5);
+    assert!(plan.clone().with_seeds(0).is_err());
+    let days = SMALL.replace("duration_s = 20", "duration_s = 30000000");
+    let days = days.replace("sample_s = 1\n", "").replace("seeds = 3", "seeds = 30");
+    let error = Plan::parse(&days).unwrap_err().to_string();
+    assert!(error.contains("run.seeds: 30 replications of 6 runs come to about"), "{error}");
 }
 
 /// Every plan of the repository, by name.

@@ -95,7 +95,7 @@ impl<'a> Engine<'a> {
         let lanes = Lanes::new(scenario);
         let station = |(index, node): (usize, &Node)| {
             // The check has built the same gate before.
-            Station::new(node, index, scenario.warm_up_ns, seed).map_err(|error| ScenarioError {
+            Station::new(node, index, scenario, seed).map_err(|error| ScenarioError {
                 problems: vec![super::network::Problem {
                     key: format!("node.{}.gate", node.name),
                     message: format!("cannot be: {error}"),
@@ -105,7 +105,11 @@ impl<'a> Engine<'a> {
         let caller = |(index, source): (usize, &'a Source)| Caller {
             source,
             amounts: Amounts::new(source.law, stream(seed, Owner::Source(index), Purpose::Work)),
-            rate: RateClock::new(&source.rate, stream(seed, Owner::Source(index), Purpose::Phases)),
+            rate: RateClock::new(
+                &source.rate,
+                stream(seed, Owner::Source(index), Purpose::Phases),
+                scenario.duration_ns,
+            ),
             identities: stream(seed, Owner::Source(index), Purpose::Identity),
         };
         let controller = |(index, node): (usize, &Node)| {

@@ -218,6 +218,9 @@ impl Scenario {
                 "leads into a circle; calls must not go in circles".to_owned(),
             );
         }
+        if problems.0.is_empty() {
+            problems.0 = self.size_problems();
+        }
         problems.0
     }
 
@@ -352,7 +355,7 @@ mod tests {
         assert_problem(
             |s| s.sources[0].rate = Rate::Constant(-1.0),
             "source.callers.rate_per_s",
-            "at least 0",
+            "between 1e-9 and 1e9",
         );
         assert_problem(|s| s.sources[0].law = Law::Gamma { cv2: 0.0 }, "source.callers.cv2", "above 0");
         assert_problem(|s| s.sources[0].routes.clear(), "source.callers.to", "name the node");
@@ -362,7 +365,7 @@ mod tests {
         assert_problem(
             |s| s.nodes[0].rate = Rate::Constant(f64::NAN),
             "node.server.rate_per_s",
-            "at least 0",
+            "between 1e-9 and 1e9",
         );
         assert_problem(|s| s.nodes[0].capacity.new = 9, "node.server.gate", "buffer = 10 is more than the 9");
     }

@@ -21,6 +21,12 @@ use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
 const NANOS_PER_S: f64 = 1e9;
+/// Time is in nanoseconds: what is faster than one each cannot be told apart.
+const RATE_MAX: f64 = 1e9;
+/// Once in thirty years.
+const RATE_MIN: f64 = 1e-9;
+const SOJOURN_MIN_S: f64 = 1e-9;
+const SOJOURN_MAX_S: f64 = 1e9;
 
 /// One phase of a modulated rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,15 +62,17 @@ impl Rate {
     /// What is wrong with it, in words that end a sentence about its key.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
-        let no_rate = |rate: &f64| !(*rate >= 0.0 && rate.is_finite());
-        let range = |rate: f64| format!("is {rate} per second; a rate is a finite number of at least 0");
+        let no_rate = |rate: &f64| *rate != 0.0 && !(RATE_MIN..=RATE_MAX).contains(rate);
+        let range = |rate: f64| {
+            format!("is {rate} per second; a rate is 0 or a number above 0 (between 1e-9 and 1e9)")
+        };
         match self {
             Self::Constant(rate) => no_rate(rate).then(|| range(*rate)),
             Self::Steps(steps) => {
                 let first_wrong = steps.iter().map(|step| step.1).find(no_rate);
                 let ascend = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
                 if steps.first().is_none_or(|first| first.0 != 0.0) || !ascend {
-                    Some("has steps whose times do not start at 0 and rise".to_owned())
+                    Some("has steps whose times (seconds) do not start at 0 and rise".to_owned())
                 } else {
                     first_wrong.map(range)
                 }
@@ -72,11 +80,11 @@ impl Rate {
             Self::Modulated(phases) => {
                 let first_wrong = phases.iter().map(|phase| phase.rate_per_s).find(no_rate);
                 let sojourn = phases.iter().map(|phase| phase.sojourn_s);
-                let mut sojourn = sojourn.filter(|time| !(*time > 0.0 && time.is_finite()));
+                let mut sojourn = sojourn.filter(|time| !(SOJOURN_MIN_S..=SOJOURN_MAX_S).contains(time));
                 match (phases.len(), sojourn.next()) {
                     (0, _) => Some("has no phases; it needs at least one".to_owned()),
                     (_, Some(time)) => Some(format!(
-                        "has a phase of {time} seconds; a mean sojourn is a finite number above 0"
+                        "has a phase of {time} seconds; a mean sojourn is a number above 0 (between 1e-9 and 1e9)"
                     )),
                     (_, None) => first_wrong.map(range),
                 }
@@ -138,12 +146,14 @@ pub(super) struct RateClock {
     segment: usize,
     until: Nanos,
     per_ns: f64,
+    /// Nobody asks for what is later.
+    end: Nanos,
 }
 
 impl RateClock {
-    /// At time 0. The rate is taken as checked.
-    pub(super) fn new(rate: &Rate, random: Pcg64) -> Self {
-        let mut clock = Self { rate: rate.clone(), random, segment: 0, until: 0, per_ns: 0.0 };
+    /// At time 0, for work that ends before `end`. The rate is taken as checked.
+    pub(super) fn new(rate: &Rate, random: Pcg64, end: Nanos) -> Self {
+        let mut clock = Self { rate: rate.clone(), random, segment: 0, until: 0, per_ns: 0.0, end };
         clock.enter(0);
         clock
     }
@@ -173,10 +183,13 @@ impl RateClock {
         self.enter(next);
     }
 
-    /// When an amount of work that begins now is done; never if the rate stays 0.
+    /// When an amount of work that begins now is done; never if that is not before the end.
     pub(super) fn done(&mut self, now: Nanos, mut work: f64) -> Nanos {
         let mut from = now;
         loop {
+            if from >= self.end {
+                return Nanos::MAX;
+            }
             while self.until <= from {
                 self.advance();
             }
@@ -199,7 +212,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn clock(rate: &Rate) -> RateClock {
-        RateClock::new(rate, stream(1, Owner::Node(0), Purpose::Phases))
+        RateClock::new(rate, stream(1, Owner::Node(0), Purpose::Phases), u64::MAX)
     }
 
     #[test]
@@ -215,6 +228,13 @@ mod tests {
     fn at_rate_zero_work_is_never_done() {
         assert_eq!(clock(&Rate::Constant(0.0)).done(5, 1.0), u64::MAX);
         assert_eq!(clock(&"steps 0:1, 1:0".parse().unwrap()).done(0, 1.5), u64::MAX);
+    }
+
+    #[test]
+    fn phases_without_a_rate_are_followed_to_the_end_only() {
+        let rate = "mmpp 0:0.001, 0:0.001".parse().unwrap();
+        let mut clock = RateClock::new(&rate, stream(1, Owner::Node(0), Purpose::Phases), 10 * S);
+        assert_eq!((clock.done(0, 1.0), clock.done(11 * S, 1.0)), (u64::MAX, u64::MAX));
     }
 
     #[test]
@@ -253,13 +273,18 @@ mod tests {
             assert!(error.starts_with(&format!("{text:?} is no rate")), "{error}");
         }
         for (text, part) in [
-            ("-1", "at least 0"),
-            ("inf", "at least 0"),
+            ("-1", "0 or a number above 0 (between 1e-9 and 1e9)"),
+            ("inf", "between 1e-9 and 1e9"),
+            ("NaN", "between 1e-9 and 1e9"),
+            ("1e300", "between 1e-9 and 1e9"),
+            ("1e-300", "between 1e-9 and 1e9"),
+            ("mmpp 5:1e-300", "between 1e-9 and 1e9"),
+            ("mmpp 5:1e300", "between 1e-9 and 1e9"),
             ("steps 1:5", "start at 0"),
             ("steps 0:5, 0:6", "rise"),
-            ("steps 0:-5", "at least 0"),
+            ("steps 0:-5", "between 1e-9 and 1e9"),
             ("mmpp 5:0", "above 0"),
-            ("mmpp -5:1", "at least 0"),
+            ("mmpp -5:1", "between 1e-9 and 1e9"),
         ] {
             let problem = text.parse::<Rate>().unwrap().problem().unwrap();
             assert!(problem.contains(part), "{text}: {problem}");

@@ -10,7 +10,7 @@ use overload::{
 };
 
 use super::law::Amounts;
-use super::network::{Announces, Node};
+use super::network::{Announces, Node, Scenario};
 use super::outcome::NodeOutcome;
 use super::rate::RateClock;
 use super::stream::{Owner, Purpose, stream};
@@ -82,7 +82,12 @@ pub(super) struct Station {
 }
 
 impl Station {
-    pub(super) fn new(node: &Node, index: usize, warm_up_ns: Nanos, seed: u64) -> Result<Self, ConfigError> {
+    pub(super) fn new(
+        node: &Node,
+        index: usize,
+        scenario: &Scenario,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
         let guess_per_s = node.rate.guess_per_s();
         let mut capacity = node.capacity;
         if node.refusal_ns > 0 && capacity.control == 0 {
@@ -95,7 +100,11 @@ impl Station {
             line: CallQueue::new(node.gate.discipline(), capacity),
             in_service: None,
             amounts: Amounts::new(node.law, stream(seed, Owner::Node(index), Purpose::Work)),
-            speed: RateClock::new(&node.rate, stream(seed, Owner::Node(index), Purpose::Phases)),
+            speed: RateClock::new(
+                &node.rate,
+                stream(seed, Owner::Node(index), Purpose::Phases),
+                scenario.duration_ns,
+            ),
             refusal_ns: node.refusal_ns,
             max_wait_ns: node.max_wait_ns,
             announcer: node.announces.as_ref().map(Announcer::new).transpose()?,
@@ -103,7 +112,7 @@ impl Station {
                 let config = RateConfig { initial_per_s: guess_per_s, ..RateConfig::default() };
                 ServiceRate::new(config, 0)
             }),
-            warm_up_ns,
+            warm_up_ns: scenario.warm_up_ns,
             accounted: 0,
             entered_overload: None,
             outcome: NodeOutcome::default(),
