@@ -9,9 +9,12 @@
 //! | an algorithm that | uses |
 //! |---|---|
 //! | learns from refusals only (DEOC) | `code` 503 against 200 |
-//! | estimates load from delay (PEOC) | `delay_ns` |
+//! | estimates load from probes (PEOC) | `next_probe`, `probe`; `is_probe`, `delay_ns` |
 //! | is told what to hold back (RFC 7339 loss) | `announcement` |
 //! | is told a rate (RFC 7415) | `announcement`, `now`, and a bucket of its own |
+//!
+//! A controller may also probe a node: it says when the next probe is due, the engine sends it, and the node serves it as
+//! any other request. Its answer comes back with `is_probe`.
 //!
 //! Periods need no timer: a controller compares `now` with the end of its period whenever it is called. Time never runs
 //! backwards. One controller serves all nodes that its node sends to, and is told which one is meant (`next`).
@@ -46,6 +49,8 @@ pub struct Response {
     pub code: u16,
     /// Time since the node first sent the request on.
     pub delay_ns: Nanos,
+    /// It answers a probe of this controller.
+    pub is_probe: bool,
     /// What the answering node says about overload.
     pub announcement: Option<Announcement>,
 }
@@ -57,12 +62,27 @@ pub trait Controller: Debug {
 
     /// Notes a response.
     fn respond(&mut self, response: &Response);
+
+    /// When the next probe of a node is due; `None` for never.
+    fn next_probe(&mut self, _next: usize) -> Option<Nanos> {
+        None
+    }
+
+    /// Whether the node shall be probed now.
+    fn probe(&mut self, _now: Nanos, _next: usize) -> bool {
+        false
+    }
 }
 
 /// Makes the controller of a node at the start of a run; the same for all replications.
 pub trait MakeController: Debug + Send + Sync {
     /// A fresh controller. The seed is the node's own for this purpose and run.
     fn make(&self, seed: u64) -> Box<dyn Controller>;
+
+    /// Time between two probes of a node, if it probes: what a run with it costs.
+    fn probe_period_ns(&self) -> Option<Nanos> {
+        None
+    }
 }
 
 /// A fixed cap on what a node takes in: the static throttle that adaptive control is compared with.

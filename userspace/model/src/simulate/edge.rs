@@ -3,15 +3,14 @@
 //! # Assumptions
 //!
 //! - All requests are of the first category.
-//! - A probe costs what a request costs, and is one: of the requests that the edge sends on, the first in each probe period
-//!   stands for the probe. Its delay is that of a request that waits its turn and has no callee, which is what a probe
-//!   is to measure, and no extra load has to be told from calls.
+//! - A probe is a request of its own (OPTIONS: sent again like any request but INVITE), that waits behind the node's gate
+//!   and costs a service like a call. What it measures is the delay of a request, and what it takes is lost to calls.
 //! - A request that the edge's own timers gave up counts as unanswered (`code` 0).
 
 use std::collections::BTreeMap;
 
-use overload::ConfigError;
 use overload::distributed::{self, AnyControl, Category, ClientControl, ControlConfig};
+use overload::{ConfigError, Nanos};
 
 use super::controller::{Controller, MakeController, Request, Response};
 
@@ -24,6 +23,7 @@ const TIMEOUT: u16 = 408;
 #[derive(Debug, Clone)]
 pub struct EdgeControl {
     fresh: AnyControl,
+    probe_period_ns: Option<Nanos>,
 }
 
 impl EdgeControl {
@@ -32,13 +32,21 @@ impl EdgeControl {
     /// # Errors
     /// Everything that is wrong with its settings.
     pub fn new(config: &ControlConfig) -> Result<Self, ConfigError> {
-        Ok(Self { fresh: AnyControl::new(config)? })
+        let probe_period_ns = match config {
+            ControlConfig::Peoc(peoc) => Some(peoc.probe_period_ns),
+            _ => None,
+        };
+        Ok(Self { fresh: AnyControl::new(config)?, probe_period_ns })
     }
 }
 
 impl MakeController for EdgeControl {
     fn make(&self, _seed: u64) -> Box<dyn Controller> {
         Box::new(Edge { fresh: self.fresh.clone(), ways: BTreeMap::new() })
+    }
+
+    fn probe_period_ns(&self) -> Option<Nanos> {
+        self.probe_period_ns
     }
 }
 
@@ -61,11 +69,17 @@ impl Controller for Edge {
     }
 
     fn respond(&mut self, response: &Response) {
-        let Response { now, next, code, delay_ns, announcement } = *response;
-        let control = self.towards(next);
-        let is_probe = control.probe(now - delay_ns);
+        let Response { now, next, code, delay_ns, is_probe, announcement } = *response;
         let code = if code == TIMEOUT { UNANSWERED } else { code };
-        control.hear(now, &distributed::Response { code, delay_ns, is_probe, announcement });
+        self.towards(next).hear(now, &distributed::Response { code, delay_ns, is_probe, announcement });
+    }
+
+    fn next_probe(&mut self, next: usize) -> Option<Nanos> {
+        self.towards(next).next_probe()
+    }
+
+    fn probe(&mut self, now: Nanos, next: usize) -> bool {
+        self.towards(next).probe(now)
     }
 }
 
@@ -83,7 +97,7 @@ mod tests {
     }
 
     fn answer(now: u64, next: usize, code: u16, delay_ns: u64) -> Response {
-        Response { now, next, code, delay_ns, announcement: None }
+        Response { now, next, code, delay_ns, is_probe: false, announcement: None }
     }
 
     #[test]
@@ -107,18 +121,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_request_of_each_probe_period_is_the_probe() {
+    fn only_probes_tell_their_delay_and_each_way_has_its_own() {
         let config = PeocConfig { probe_period_ns: 20 * MS, idle_delay_ns: 5 * MS, ..PeocConfig::default() };
-        let rate = |sent_ms: &[(u64, u64)]| {
+        let admitted = |delays_ms: &[(bool, u64)]| {
             let mut edge = edge(&ControlConfig::Peoc(config));
-            for (sent_ms, delay_ms) in sent_ms {
-                edge.respond(&answer((sent_ms + delay_ms) * MS, 0, 200, delay_ms * MS));
+            for (is_probe, delay_ms) in delays_ms {
+                edge.respond(&Response { is_probe: *is_probe, ..answer(100 * MS, 0, 200, delay_ms * MS) });
             }
             (400..1400).filter(|ms| edge.admit(&Request { now: ms * MS, next: 0, share_hash: 0 })).count()
         };
-        // The slow one is no probe; the threshold is ten times the idle delay.
-        assert!(rate(&[(0, 10), (10, 100), (21, 10)]) > 104);
-        assert!(rate(&[(0, 100), (10, 10), (21, 100)]) < 100);
+        // The threshold is ten times the idle delay.
+        assert!(admitted(&[(true, 10), (false, 100)]) > 104);
+        assert!(admitted(&[(true, 100), (false, 10)]) < 100);
+        let mut edge = edge(&ControlConfig::Peoc(config));
+        assert!(edge.probe(7 * MS, 0));
+        assert_eq!((edge.next_probe(0), edge.next_probe(1)), (Some(27 * MS), Some(0)));
     }
 
     #[test]

@@ -61,6 +61,8 @@ enum Event {
     Reached(u32, Message),
     /// A response reaches the transaction's sender.
     Answered(u32, u16, Option<Announcement>),
+    /// The controller of the first node may probe the second.
+    Probe(u32, u32),
     /// Time to look at the lines.
     Look,
 }
@@ -82,6 +84,8 @@ struct Engine<'a> {
     callers: Vec<Caller<'a>>,
     stations: Vec<Station>,
     controllers: Vec<Option<Box<dyn Controller>>>,
+    /// By node: identities of the probes that it sends.
+    probes: Vec<Pcg64>,
     transactions: Transactions,
     now: Nanos,
     outcome: Outcome,
@@ -122,6 +126,9 @@ impl<'a> Engine<'a> {
             callers: scenario.sources.iter().enumerate().map(caller).collect(),
             stations: scenario.nodes.iter().enumerate().map(station).collect::<Result<_, _>>()?,
             controllers: scenario.nodes.iter().enumerate().map(controller).collect(),
+            probes: (0..scenario.nodes.len())
+                .map(|node| stream(seed, Owner::Node(node), Purpose::Identity))
+                .collect(),
             lanes,
             transactions: Transactions::default(),
             now: 0,
@@ -129,6 +136,9 @@ impl<'a> Engine<'a> {
             stale: Vec::new(),
         };
         (0..engine.callers.len()).for_each(|source| engine.plan_arrival(source));
+        for (index, node) in scenario.nodes.iter().enumerate() {
+            node.routes.iter().for_each(|route| engine.plan_probe(index, route.to));
+        }
         if scenario.sample_ns.is_some() {
             engine.agenda.push_anywhere(0, Event::Look);
         }
@@ -149,6 +159,7 @@ impl<'a> Engine<'a> {
                 self.deliver(transaction, code, announcement);
                 self.transactions.release(transaction);
             }
+            Event::Probe(node, next) => self.probe(node as usize, next as usize),
             Event::Look => self.look(),
         }
         true
@@ -241,6 +252,25 @@ impl<'a> Engine<'a> {
         }
     }
 
+    // Probes.
+
+    fn plan_probe(&mut self, node: usize, next: usize) {
+        let due = self.controllers[node].as_mut().and_then(|controller| controller.next_probe(next));
+        if let Some(at) = due {
+            self.agenda.push_anywhere(at.max(self.now), Event::Probe(node as u32, next as u32));
+        }
+    }
+
+    fn probe(&mut self, node: usize, next: usize) {
+        let now = self.now;
+        if self.controllers[node].as_mut().is_some_and(|controller| controller.probe(now, next)) {
+            let place = self.callers.len() + node;
+            let identity = self.probes[node].next_u64();
+            self.begin(Transaction::probe(place, next, identity, now));
+            self.plan_probe(node, next);
+        }
+    }
+
     /// The node that has sent a transaction; none for a client.
     fn node_of(&self, sender: u32) -> Option<usize> {
         (sender as usize).checked_sub(self.callers.len())
@@ -248,12 +278,17 @@ impl<'a> Engine<'a> {
 
     // Ways.
 
-    /// The way of a call from a place; always the same for one call.
-    fn route(&self, place: usize, identity: u64) -> Route {
+    /// The way of a transaction from a place: that to the node which it probes, or the one of its call, always the same.
+    fn route(&self, place: usize, transaction: &Transaction) -> Route {
         let routes = match place.checked_sub(self.callers.len()) {
             None => &self.callers[place].source.routes,
             Some(node) => &self.scenario.nodes[node].routes,
         };
+        let Transaction { identity, probes, sender, .. } = *transaction;
+        let probed = routes.iter().find(|route| sender as usize == place && probes as usize == route.to);
+        if let Some(route) = probed {
+            return *route;
+        }
         let last = routes.len() - 1;
         if last == 0 {
             return routes[0];
@@ -269,7 +304,7 @@ impl<'a> Engine<'a> {
     /// Sends a message on from a place (sources first, then nodes). It takes a reference of its own.
     fn send(&mut self, place: usize, message: Message) {
         self.transactions.hold(message.transaction);
-        let route = self.route(place, self.transactions.get(message.transaction).identity);
+        let route = self.route(place, self.transactions.get(message.transaction));
         let message = Message { travelled_ns: message.travelled_ns + route.delay_ns, ..message };
         if route.delay_ns == 0 {
             self.arrive(route.to, message);
@@ -308,8 +343,7 @@ impl<'a> Engine<'a> {
         if self.controllers[node].is_none() || self.transactions.get(transaction).let_in {
             return true;
         }
-        let identity = self.transactions.get(transaction).identity;
-        let next = self.route(self.callers.len() + node, identity).to;
+        let next = self.route(self.callers.len() + node, self.transactions.get(transaction)).to;
         // Controllers and gates of one node must not throw the same dice.
         let share_hash = self.share_hash(self.stations.len() + node, transaction);
         let request = Request { now: self.now, next, share_hash };

@@ -3,7 +3,7 @@
 //! A slip in a plan (a rate of 10^9, a buffer of 2^32, a phase of a nanosecond) must be an answer at once and not a
 //! machine without memory. The estimates are rough and from above.
 
-use super::network::{Problem, Scenario, Source};
+use super::network::{Node, Problem, Scenario, Source};
 use super::rate::Rate;
 use super::timers::{GIVE_UP_NS, Timers};
 
@@ -61,12 +61,23 @@ impl Source {
     }
 }
 
+impl Node {
+    /// Events of the probes that its controller sends.
+    fn probes(&self, span_s: f64) -> f64 {
+        let period_ns = self.controller.as_ref().and_then(|controller| controller.probe_period_ns());
+        period_ns.map_or(0.0, |period_ns| {
+            let sends = Timers::Other.sends_ns().len() * self.routes.len();
+            span_s * NANOS_PER_S / period_ns as f64 * (2 * sends) as f64
+        })
+    }
+}
+
 impl Scenario {
     /// Events from above, roughly; what is not a number counts as endless.
     pub(crate) fn events(&self) -> f64 {
         let span_s = self.duration_ns as f64 / NANOS_PER_S;
         let sources: f64 = self.sources.iter().map(|source| source.events(span_s)).sum();
-        let nodes: f64 = self.nodes.iter().map(|node| node.rate.changes(span_s)).sum();
+        let nodes: f64 = self.nodes.iter().map(|node| node.rate.changes(span_s) + node.probes(span_s)).sum();
         // Each node on the way serves every message once more.
         sources * self.nodes.len().max(1) as f64 + nodes
     }

@@ -46,6 +46,8 @@ pub(super) struct Transaction {
     pub(super) let_in: bool,
     /// Part of the statistics.
     pub(super) counts: bool,
+    /// The node that its sender probes by it; `NONE` for what belongs to a call.
+    pub(super) probes: u32,
 }
 
 impl Transaction {
@@ -70,7 +72,14 @@ impl Transaction {
             sent_on: false,
             let_in: false,
             counts,
+            probes: NONE,
         }
+    }
+
+    /// A probe of a node by the controller at a place.
+    pub(super) const fn probe(place: usize, node: usize, identity: u64, now: Nanos) -> Self {
+        let call = Self::of_client(0, Timers::Other, identity, now, false);
+        Self { sender: place as u32, probes: node as u32, ..call }
     }
 
     /// The one by which the stateful node at a place sends this one, whose index is given, on.
@@ -83,6 +92,7 @@ impl Transaction {
             progress: Progress::Open,
             sent_on: false,
             let_in: false,
+            probes: NONE,
             ..self
         }
     }

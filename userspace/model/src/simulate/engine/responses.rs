@@ -6,7 +6,7 @@ use super::{Engine, Event, OK, TIMEOUT, TRYING};
 use crate::simulate::controller::Response;
 use crate::simulate::station::Message;
 use crate::simulate::timers::{GIVE_UP_NS, T1_NS};
-use crate::simulate::transaction::{Progress, Transaction};
+use crate::simulate::transaction::{NONE, Progress, Transaction};
 
 impl Engine<'_> {
     /// Sends a response back the way its message came. The message's reference goes with it.
@@ -39,6 +39,9 @@ impl Engine<'_> {
             None => self.count(&transaction, code, given_up),
             Some(node) => {
                 self.tell_controller(node, &transaction, code, announcement);
+                if transaction.above == NONE {
+                    return;
+                }
                 let message = Message {
                     transaction: transaction.above,
                     copy: false,
@@ -60,10 +63,11 @@ impl Engine<'_> {
         if self.controllers[node].is_none() {
             return;
         }
-        let next = self.route(transaction.sender as usize, transaction.identity).to;
+        let next = self.route(transaction.sender as usize, transaction).to;
         let delay_ns = self.now - transaction.first_sent;
+        let is_probe = transaction.probes != NONE;
         if let Some(controller) = &mut self.controllers[node] {
-            controller.respond(&Response { now: self.now, next, code, delay_ns, announcement });
+            controller.respond(&Response { now: self.now, next, code, delay_ns, is_probe, announcement });
         }
     }
 

@@ -113,6 +113,67 @@ fn refusals_time_outs_and_announcements_of_the_next_node_are_told() {
     assert!(seen.iter().find(timed_out).is_some());
 }
 
+/// Probes each node every 100 ms and notes the answers.
+#[derive(Debug, Clone)]
+struct Prober {
+    answers: Arc<Mutex<Vec<Response>>>,
+    next: std::collections::BTreeMap<usize, u64>,
+}
+
+const PROBE_PERIOD_NS: u64 = 100_000_000;
+
+impl MakeController for Prober {
+    fn make(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn probe_period_ns(&self) -> Option<u64> {
+        Some(PROBE_PERIOD_NS)
+    }
+}
+
+impl Controller for Prober {
+    fn admit(&mut self, _request: &Request) -> bool {
+        true
+    }
+
+    fn respond(&mut self, response: &Response) {
+        self.answers.lock().unwrap().push(*response);
+    }
+
+    fn next_probe(&mut self, next: usize) -> Option<u64> {
+        Some(self.next.get(&next).copied().unwrap_or(0))
+    }
+
+    fn probe(&mut self, now: u64, next: usize) -> bool {
+        self.next.insert(next, now + PROBE_PERIOD_NS);
+        true
+    }
+}
+
+#[test]
+fn probes_are_served_by_the_node_that_they_are_for_and_count_for_nobody() {
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let mut scenario = network("5000", "1000");
+    let without = run(&scenario).unwrap();
+    let prober = Prober { answers: Arc::clone(&answers), next: std::collections::BTreeMap::new() };
+    scenario.nodes[0].controller = Some(Arc::new(prober));
+    let outcome = run(&scenario).unwrap();
+    let answers = answers.lock().unwrap();
+    let due = scenario.duration_ns / PROBE_PERIOD_NS;
+    for core in [3, 4] {
+        let probes: Vec<&Response> =
+            answers.iter().filter(|answer| answer.is_probe && answer.next == core).collect();
+        assert!(probes.len() as u64 >= due - 2 && probes.len() as u64 <= due, "{} of {due}", probes.len());
+        // Two hops of 10 ms and a service.
+        assert!(probes.iter().all(|probe| probe.code == 200 && probe.delay_ns > 20_000_000));
+        assert!(outcome.nodes[core].served >= without.nodes[core].served + due - 20);
+    }
+    let calls = outcome.calls();
+    assert_eq!(calls.offered, without.calls().offered, "the callers are the same");
+    assert_eq!((calls.failed, calls.rejected), (0, 0));
+}
+
 #[test]
 fn a_fixed_cap_at_three_edges_keeps_two_cores_below_their_capacity() {
     let mut scenario = network("5000", "100");
