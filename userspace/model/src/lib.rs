@@ -22,4 +22,5 @@ pub mod thresholds;
 mod elimination;
 mod geometric;
 mod inversion;
+mod jet;
 mod numeric;

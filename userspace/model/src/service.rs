@@ -25,6 +25,10 @@ use std::str::FromStr;
 
 use crate::parameter::ParameterError;
 
+mod transform;
+
+pub(crate) use transform::add_terms;
+
 /// The law of the service time; its mean is 1/μ, given elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ServiceLaw {
@@ -78,7 +82,7 @@ impl ServiceLaw {
                 chain(none, &|i| (shape + i) / (i + 1.0) * (load / (shape + load)))
             }
             Self::Hyperexponential(cv2) => {
-                let short = f64::midpoint(1.0, ((cv2 - 1.0) / (cv2 + 1.0)).sqrt());
+                let short = balanced(cv2);
                 let phase = |chance: f64| {
                     let load = load / (2.0 * chance);
                     chain(chance / (1.0 + load), &|_| load / (1.0 + load))
@@ -91,6 +95,11 @@ impl ServiceLaw {
         };
         ArrivalCounts::new(probabilities, load)
     }
+}
+
+/// The chance of the shorter of two phases with balanced means.
+fn balanced(cv2: f64) -> f64 {
+    f64::midpoint(1.0, ((cv2 - 1.0) / (cv2 + 1.0)).sqrt())
 }
 
 /// Probabilities from the first and the ratio of each to the one before.
@@ -211,14 +220,6 @@ mod tests {
         ServiceLaw::Hyperexponential(9.0),
     ];
 
-    const fn cv2(law: ServiceLaw) -> f64 {
-        match law {
-            ServiceLaw::Exponential => 1.0,
-            ServiceLaw::Deterministic => 0.0,
-            ServiceLaw::Gamma(cv2) | ServiceLaw::Hyperexponential(cv2) => cv2,
-        }
-    }
-
     #[test]
     fn counts_have_the_mean_and_the_variance_of_a_poisson_stream_over_the_law() {
         for law in LAWS {
@@ -227,7 +228,7 @@ mod tests {
                 let moment = |power: i32| -> f64 {
                     (0..).zip(&counts.probability).map(|(i, p)| f64::from(i).powi(power) * p).sum()
                 };
-                let (mean, variance) = (load, load + load * load * cv2(law));
+                let (mean, variance) = (load, load + load * load * law.cv2());
                 assert!((moment(0) - 1.0).abs() < 1e-12, "{law} {load}");
                 assert!((moment(1) / mean - 1.0).abs() < 1e-9, "{law} {load}");
                 assert!(((moment(2) - mean * mean) / variance - 1.0).abs() < 1e-9, "{law} {load}");

@@ -64,15 +64,27 @@ fn hysteresis_answers_with_every_key() {
 }
 
 #[test]
-fn hysteresis_takes_other_service_laws_and_leaves_out_what_it_does_not_know() {
+fn hysteresis_takes_other_service_laws_with_the_law_of_the_return_time() {
     let found = json(&format!("hysteresis --arrival-rate 240 {GATE} --service deterministic"));
     assert_close(&found["p_overload"], 0.333_333_098_1);
     assert_close(&found["return_time"], 0.141_793_93);
     assert_close(&found["cycle_time"], 0.425_381_93);
-    assert_eq!(found["return_time_sd"], Value::Null);
     assert_eq!(keys(&found).len(), 11);
-    let exponential = json(&format!("hysteresis --arrival-rate 240 {GATE} --service gamma:1"));
-    assert_close(&exponential["return_time"], 0.149_947_19);
+    // Less variation, shorter and less spread out.
+    let exponential = json(&format!("hysteresis --arrival-rate 240 {GATE}"));
+    for key in ["return_time_sd", "return_time_p50", "return_time_p99"] {
+        let (fixed, other) = (found[key].as_f64(), exponential[key].as_f64());
+        assert!(
+            fixed.is_some_and(|fixed| fixed > 0.0) && (fixed < other || key == "return_time_p50"),
+            "{key}"
+        );
+    }
+    for same in ["gamma:1", "hyperexponential:1"] {
+        let found = json(&format!("hysteresis --arrival-rate 240 {GATE} --service {same}"));
+        for (key, value) in exponential.as_object().expect("an object") {
+            assert_close(&found[key], value.as_f64().expect("a number"));
+        }
+    }
     let bursty = json(&format!("hysteresis --arrival-rate 240 {GATE} --service hyperexponential:4"));
     assert!(bursty["p_discard"].as_f64() > exponential["p_discard"].as_f64());
 }

@@ -39,6 +39,11 @@ use crate::numeric::{LogSequence, log_sum_exp};
 use crate::parameter::ParameterError;
 use crate::service::{ArrivalCounts, ServiceLaw, at};
 
+mod fixed;
+mod passage;
+mod residual;
+mod return_time;
+
 /// Probabilities kept for censoring at most: 160 MB.
 const KEPT_MAX: usize = 20_000_000;
 /// Steps at most, places times arrivals in one service that are told apart: about a second.
@@ -54,6 +59,16 @@ impl Hysteresis {
     /// # Errors
     /// When λ/μ is above 500, or when one service may see more arrivals than there is memory for.
     pub fn solve_with_service(&self, law: ServiceLaw) -> Result<Equilibrium, ParameterError> {
+        let [all, accepted] = self.arrivals_in_service(law)?;
+        let normal = Normal::solve(self, &all);
+        let change = Change::solve(self, &all, &normal);
+        let mut weights = normal.weights(change.log_flow);
+        weights.extend(overload(self, &accepted, &change));
+        Ok(self.equilibrium(weights))
+    }
+
+    /// The laws of A and A'.
+    fn arrivals_in_service(&self, law: ServiceLaw) -> Result<[ArrivalCounts; 2], ParameterError> {
         if self.load() > LOAD_MAX {
             let range = format!("at most {LOAD_MAX} times service-rate for this service law");
             return Err(ParameterError::new("arrival-rate", self.arrival_rate_per_s, range));
@@ -68,11 +83,7 @@ impl Hysteresis {
             );
             return Err(ParameterError::new("service", law, range));
         }
-        let normal = Normal::solve(self, &all);
-        let change = Change::solve(self, &all, &normal);
-        let mut weights = normal.weights(change.log_flow);
-        weights.extend(overload(self, &accepted, &change));
-        Ok(self.equilibrium(weights))
+        Ok([all, accepted])
     }
 }
 
@@ -139,6 +150,53 @@ impl Normal {
     }
 }
 
+/// y_j: the services begun at H−j that may reach H, relative to the largest.
+struct Begun {
+    /// The first j.
+    first: usize,
+    begun: Vec<f64>,
+    /// The logarithm of the largest, at the scale of the normal phase.
+    log_scale: f64,
+}
+
+impl Begun {
+    fn new(high: usize, all: &ArrivalCounts, normal: &Normal) -> Self {
+        // With H = 1 the idle server's arrival itself is the change.
+        let logs: Vec<f64> = if high == 1 {
+            vec![normal.log_begun[0]]
+        } else {
+            (1..high.min(all.len())).map(|j| normal.log_begun[high - j]).collect()
+        };
+        let log_scale = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let begun = logs.iter().map(|log| (log - log_scale).exp()).collect();
+        Self { first: usize::from(high > 1), begun, log_scale }
+    }
+}
+
+/// Lists by the number of events as lists by how many of them are inside the share, the last entry for `places` or more.
+fn thinned<const N: usize>(lists: [&[f64]; N], share: f64, places: usize) -> [Vec<f64>; N] {
+    let mut found = lists.map(|_| vec![0.0; places + 1]);
+    let mut reached = vec![0.0; places + 1];
+    reached[0] = 1.0;
+    for event in 0..lists.iter().map(|list| list.len()).max().unwrap_or(0) {
+        for (list, found) in lists.iter().zip(&mut found) {
+            let amount = at(list, event);
+            // After i events n has moved by i at most.
+            found
+                .iter_mut()
+                .zip(&reached)
+                .take(event + 1)
+                .for_each(|(sum, reached)| *sum += amount * reached);
+        }
+        for k in (0..=(event + 1).min(places)).rev() {
+            let stays = if k == places { 1.0 } else { 1.0 - share };
+            let comes = if k == 0 { 0.0 } else { share * reached[k - 1] };
+            reached[k] = stays.mul_add(reached[k], comes);
+        }
+    }
+    found
+}
+
 /// The service in which normal turns into overload; the change itself is the unit.
 struct Change {
     /// ln of the number of changes, at the scale of the normal phase.
@@ -153,37 +211,15 @@ impl Change {
     fn solve(model: &Hysteresis, all: &ArrivalCounts, normal: &Normal) -> Self {
         let (_, high, buffer) = model.levels.as_tuple();
         let (high, places) = (high as usize, (buffer - high) as usize);
-        // y_j by j, relative to the largest; with H = 1 the idle server's arrival itself is the change.
-        let logs: Vec<f64> = if high == 1 {
-            vec![normal.log_begun[0]]
-        } else {
-            (1..high.min(all.len())).map(|j| normal.log_begun[high - j]).collect()
-        };
-        let first = usize::from(high > 1);
-        let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let begun: Vec<f64> = logs.iter().map(|log| (log - largest).exp()).collect();
+        let Begun { first, begun, log_scale } = Begun::new(high, all, normal);
         let after = |list: &[f64], i: usize| -> f64 {
             (first..).zip(&begun).map(|(j, begun)| begun * at(list, j + i)).sum()
         };
         let flow: f64 = (0..all.len()).map(|i| after(&all.probability, i)).sum();
-        let (mut times, mut ends) = (vec![0.0; places + 1], vec![0.0; places + 1]);
-        let mut reached = vec![0.0; places + 1];
-        reached[0] = 1.0;
-        for i in 0..all.len() {
-            let end = after(&all.probability, i) / flow;
-            let time = after(&all.time, i) / flow;
-            // After i events n has moved by i at most.
-            for k in 0..=i.min(places) {
-                times[k] += time * reached[k];
-                ends[k] += end * reached[k];
-            }
-            for k in (0..=(i + 1).min(places)).rev() {
-                let stays = if k == places { 1.0 } else { 1.0 - model.share };
-                let comes = if k == 0 { 0.0 } else { model.share * reached[k - 1] };
-                reached[k] = stays.mul_add(reached[k], comes);
-            }
-        }
-        Self { log_flow: flow.ln() + largest, times, ends }
+        let ends: Vec<f64> = (0..all.len()).map(|i| after(&all.probability, i) / flow).collect();
+        let times: Vec<f64> = (0..all.len()).map(|i| after(&all.time, i) / flow).collect();
+        let [times, ends] = thinned([&times, &ends], model.share, places);
+        Self { log_flow: flow.ln() + log_scale, times, ends }
     }
 }
 

@@ -79,7 +79,10 @@ impl Args {
         let model = Hysteresis::new(levels, arrival_rate, self.service_rate, self.admit)?;
         Ok(match law {
             ServiceLaw::Exponential => HysteresisAnswer::new(&model.solve(), Some(model.return_time())),
-            law => HysteresisAnswer::new(&model.solve_with_service(law)?, None),
+            law => {
+                let returns = model.return_time_with_service(law)?;
+                HysteresisAnswer::new(&model.solve_with_service(law)?, Some(returns))
+            }
         })
     }
 

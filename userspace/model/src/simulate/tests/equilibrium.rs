@@ -6,6 +6,7 @@ use proptest::prelude::{ProptestConfig, prop_assert, prop_assume, proptest};
 
 use super::{SECOND, assert_near, estimate, fifo, hysteretic, invites, of_calls, outcomes, priority, server};
 use crate::hysteresis::{Equilibrium, Hysteresis};
+use crate::service::ServiceLaw;
 use crate::simulate::{Estimate, Law, Outcome, Rate, Scenario, Timers, run};
 
 fn once(rate: &str, node: crate::simulate::Node, seconds: u64) -> Scenario {
@@ -59,6 +60,31 @@ fn deterministic_service_has_the_reference_values_of_the_embedded_chain() {
             assert_near("tau", estimate(&runs, |o| o.nodes[0].cycles.mean_s()), cycle_s);
             assert_near("P1", estimate(&runs, |o| o.nodes[0].state_shares()[1]), p_overload);
         }
+    }
+}
+
+#[test]
+fn uneven_services_have_the_values_of_the_embedded_chain() {
+    let levels = Levels::new(20, 30, 45).unwrap();
+    for (law, cv2, same) in [
+        (Law::Gamma { cv2: 0.4 }, 0.4, ServiceLaw::Gamma(0.4)),
+        (Law::Gamma { cv2: 3.0 }, 3.0, ServiceLaw::Gamma(3.0)),
+        (Law::Deterministic, 0.0, ServiceLaw::Deterministic),
+    ] {
+        let model = Hysteresis::new(levels, 1300.0, 1000.0, 0.5).unwrap();
+        let expected = model.solve_with_service(same).unwrap();
+        let returns = model.return_time_with_service(same).unwrap();
+        let mut node = server("1000", hysteretic(20, 30, 45, 0.5), 45);
+        node.law = law;
+        let runs = outcomes(&once("1300", node, 220), 8);
+        for (what, found, expected) in against(&runs, &expected) {
+            assert_near(&format!("cv2 {cv2} {what}"), found, expected);
+        }
+        assert_near(
+            &format!("cv2 {cv2} sd of R"),
+            estimate(&runs, |o| o.nodes[0].returns.deviation_s()),
+            returns.sd_s,
+        );
     }
 }
 
