@@ -25,14 +25,14 @@ const TERMS_MAX: usize = 1 << 19;
 
 /// F(t) and its derivative.
 pub(crate) fn distribution(transform: &impl Fn(Complex64) -> Complex64, t: f64) -> (f64, f64) {
-    let real = DISCRETISATION / (2.0 * t);
+    // By s t, which is never far from 1: s itself may be 10^−200, of which no square is left.
     let term = |k: usize| {
-        let s = Complex64::new(real, std::f64::consts::PI * k as f64 / t);
-        let density = transform(s);
+        let st = Complex64::new(DISCRETISATION / 2.0, std::f64::consts::PI * k as f64);
+        let density = transform(st / t);
         let sign = if k.is_multiple_of(2) { 1.0 } else { -1.0 };
-        [sign * (density / s).re, sign * density.re]
+        [sign * (density / st).re, sign * density.re]
     };
-    let scale = (DISCRETISATION / 2.0).exp() / t;
+    let scale = (DISCRETISATION / 2.0).exp();
     let mut sums = term(0).map(|first| first / 2.0);
     let mut recent = VecDeque::from([sums]);
     let mut last = f64::INFINITY;
@@ -48,8 +48,9 @@ pub(crate) fn distribution(transform: &impl Fn(Complex64) -> Complex64, t: f64) 
             continue;
         }
         let [probability, density] = binomial_average(&recent).map(|sum| scale * sum);
-        if (probability - last).abs() < TOLERANCE || checkpoint >= TERMS_MAX {
-            return (probability, density);
+        // What is not a number will not become one.
+        if (probability - last).abs() < TOLERANCE || checkpoint >= TERMS_MAX || probability.is_nan() {
+            return (probability, density / t);
         }
         last = probability;
         checkpoint *= 2;
@@ -82,7 +83,8 @@ pub(crate) struct Law<F> {
 const STEPS_MAX: usize = 100;
 
 impl<F: Fn(Complex64) -> Complex64> Law<F> {
-    /// The times that are not exceeded with probabilities of at least 1/2; infinite if the mean or sd is.
+    /// The times that are not exceeded with probabilities of at least 1/2; infinite if the mean or sd is, and not a
+    /// number where the transform is none.
     ///
     /// Newton's steps from the quantile of a lognormal law of the same moments, kept inside what is known: a quantile of p
     /// is at most √(p/(1−p)) standard deviations above the mean (Cantelli).
@@ -95,13 +97,16 @@ impl<F: Fn(Complex64) -> Complex64> Law<F> {
         let mut t = self.lognormal_quantile(p).clamp(low, high);
         for _ in 0..STEPS_MAX {
             let (reached, density) = distribution(&self.transform, t);
+            if reached.is_nan() {
+                return f64::NAN;
+            }
             if reached < p {
                 low = t;
             } else {
                 high = t;
             }
             let newton = t - (reached - p) / density;
-            let next = if low < newton && newton < high { newton } else { (low * high).sqrt() };
+            let next = if low < newton && newton < high { newton } else { low.sqrt() * high.sqrt() };
             // A step that starts at an end of the interval may leave its other end far away.
             if (next - t).abs() <= 1e-10 * t || high - low <= 1e-10 * low {
                 return next;
@@ -117,6 +122,12 @@ impl<F: Fn(Complex64) -> Complex64> Law<F> {
         let normal = if p > 0.5 { (-2.0 * (1.0 - p).ln()).sqrt() - 0.7 } else { 0.0 };
         self.mean * variance.sqrt().mul_add(normal, -variance / 2.0).exp()
     }
+}
+
+/// a/b, also where the square of b is below the range of a float.
+pub(crate) fn ratio(a: Complex64, b: Complex64) -> Complex64 {
+    let scale = b.re.abs().max(b.im.abs());
+    (a / scale) / (b / scale)
 }
 
 /// ln(1 + z), also for small z.
@@ -137,7 +148,7 @@ pub(crate) fn exp_m1(z: Complex64) -> Complex64 {
 mod tests {
     use num_complex::Complex64;
 
-    use super::{Law, distribution, exp_m1, ln_1p};
+    use super::{Law, distribution, exp_m1, ln_1p, ratio};
 
     #[test]
     fn the_exponential_law_is_found_again() {
@@ -150,6 +161,18 @@ mod tests {
         let law = Law { transform, mean: 0.5, sd: 0.5, median_min: 1e-3 };
         assert!((law.quantile(0.99) - 100_f64.ln() / 2.0).abs() < 1e-8);
         assert!((law.quantile(0.5) - 2_f64.ln() / 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_law_of_any_scale_is_found_again() {
+        for mean in [1e-250, 1e-9, 1e9, 1e200] {
+            let transform = |s: Complex64| ratio(Complex64::new(1.0 / mean, 0.0), 1.0 / mean + s);
+            let law = Law { transform, mean, sd: mean, median_min: 1e-3 * mean };
+            assert!((law.quantile(0.5) / mean - 2_f64.ln()).abs() < 1e-9, "{mean}");
+        }
+        let nothing =
+            Law { transform: |_| Complex64::new(f64::NAN, 0.0), mean: 1.0, sd: 1.0, median_min: 0.1 };
+        assert!(nothing.quantile(0.99).is_nan());
     }
 
     #[test]

@@ -92,16 +92,24 @@ impl ModulatedHysteresis {
             }))
         });
         let last = self.levels.high() - 1;
+        // By logarithms: changes may be too rare for a float, and yet their phases are known.
         let changes: Vec<f64> = phases
             .iter()
             .enumerate()
-            .map(|(k, phase)| phase.rate_per_s * probability(GateState::Normal, last, k))
+            .map(|(k, phase)| phase.rate_per_s.ln() + logs[places.state(GateState::Normal, last, k)])
             .collect();
-        let changes_per_s: f64 = changes.iter().sum();
+        let log_changes = log_sum_exp(&changes);
+        let changes_per_s = (log_changes - total).exp();
         let rejected = (1.0 - self.share).mul_add(offered[1], offered[2]) / offered.iter().sum::<f64>();
         let admitted_per_s = self.share.mul_add(offered[1], offered[0]);
-        let begins: Vec<f64> = changes.iter().map(|change| change / changes_per_s).collect();
-        let times_s = [(states[1] + states[2]) / changes_per_s, 1.0 / changes_per_s];
+        let begins: Vec<f64> = changes.iter().map(|change| (change - log_changes).exp()).collect();
+        let shed: Vec<f64> = places
+            .all()
+            .filter(|(gate, _)| *gate != GateState::Normal)
+            .flat_map(|(gate, n)| (0..phases.len()).map(move |k| (gate, n, k)))
+            .map(|(gate, n, k)| logs[places.state(gate, n, k)])
+            .collect();
+        let times_s = [(log_sum_exp(&shed) - log_changes).exp(), 1.0 / changes_per_s];
         let equilibrium = Equilibrium::new(states, times_s, rejected, admitted_per_s, distribution);
         (equilibrium, self.return_time(&begins))
     }

@@ -32,7 +32,7 @@
 use num_complex::Complex64;
 
 use crate::hysteresis::Hysteresis;
-use crate::inversion::{Law, exp_m1, ln_1p};
+use crate::inversion::{Law, exp_m1, ln_1p, ratio};
 use crate::numeric::sum;
 
 /// R in seconds; infinite where it leaves the range of a float.
@@ -158,7 +158,7 @@ impl Passage {
         let above = -exp_m1(m * w);
         let below = -exp_m1(l * w);
         let stays = -exp_m1(-m * (departure + z2));
-        (l * z1).exp() * above / (stays * below + (l * w).exp() * above)
+        ratio((l * z1).exp() * above, stays * below + (l * w).exp() * above)
     }
 }
 

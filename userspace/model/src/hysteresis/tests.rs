@@ -110,7 +110,7 @@ fn an_ordinary_queue_is_waited_in_as_textbooks_say() {
 #[test]
 fn any_length_and_load_stays_in_range() {
     for rho in [0.01, 0.5, 1.0, 1.0 + 1e-12, 1.9, 100.0] {
-        for share in [0.0, 1e-12, 0.01, 0.5, 1.0] {
+        for share in [0.0, 5e-324, 1e-300, 1e-150, 1e-12, 0.01, 0.5, 1.0] {
             for levels in [(74_000, 85_000, 100_000), (1, 1, 100_000), (1, 99_999, 100_000), (1, 1, 2)] {
                 let found = solve(levels, rho, share, MU);
                 let what = format!("{rho} {share} {levels:?} {:?}", found.states);

@@ -18,9 +18,13 @@ pub(crate) struct ClosedForm {
     above_high: Option<(f64, GeometricSums)>,
 }
 
+/// A stream that admits less never admits anybody: 1/a and its square stay in the range of a float.
+const LOAD_MIN: f64 = 1e-150;
+
 impl ClosedForm {
     /// Tables for ρ > 0, a ≥ 0 and B ≤ `buffer`.
     pub(crate) fn new(rho: f64, a: f64, buffer: u32) -> Self {
+        let a = if a < LOAD_MIN { 0.0 } else { a };
         Self {
             log_rho: rho.ln(),
             normal: GeometricSums::new(1.0 / rho, buffer),

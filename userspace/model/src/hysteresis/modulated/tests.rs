@@ -52,6 +52,17 @@ fn equal_rates_are_one_stream() {
 }
 
 #[test]
+fn overload_that_is_too_rare_for_a_float_still_has_its_length() {
+    let levels = levels(74, 85, 100).unwrap();
+    let model = ModulatedHysteresis::new(levels, "400:1,80:1".parse().unwrap(), 1e12, 0.5).unwrap();
+    let (found, law) = model.solve();
+    let simple = Hysteresis::new(levels, 400.0, 1e12, 0.5).unwrap().return_time();
+    assert!(relative(found.return_time_s, simple.mean_s) < 1e-6, "{found:?}");
+    assert!(law.is_some_and(|law| relative(law.p99_s, simple.p99_s) < 1e-6), "{law:?}");
+    assert_eq!(found.cycle_s, f64::INFINITY);
+}
+
+#[test]
 fn long_buffers_are_solved_and_their_quantiles_left_out() {
     let (found, law) = solve((740, 850, 1_000), "400:1,80:1", 0.5);
     assert!((found.states.iter().sum::<f64>() - 1.0).abs() < 1e-12);

@@ -48,6 +48,10 @@ fn far_beyond_saturation_the_law_is_nearly_exponential_and_then_infinite() {
     for (quantile, expected) in [found.p50_s, found.p99_s].into_iter().zip(exponential) {
         assert!((quantile / found.mean_s / expected - 1.0).abs() < 1e-3, "{found:?}");
     }
+    // Of 10^197 services too, of which the square is beyond a float.
+    let endless = model((10, 74, 100_000), 1000.0, 1.0).return_time();
+    assert!(endless.mean_s > 1e180 && endless.mean_s < 1e300, "{endless:?}");
+    assert!((endless.p50_s / endless.mean_s / 2_f64.ln() - 1.0).abs() < 1e-3, "{endless:?}");
     let beyond = model((1, 5_000, 9_000), 100.0, 1.0).return_time();
     assert_eq!([beyond.mean_s, beyond.sd_s, beyond.p50_s, beyond.p99_s], [f64::INFINITY; 4]);
 }
