@@ -5,12 +5,14 @@
 //!  thresholds      which L and H to take
 //!  polling         two queues served in turn
 //!  random          the gate of two thresholds that refuses at random
+//!  fluid           clients that send again, as a flow
 //!  notifications   presence notifications through a token bucket
 //! ```
 //!
 //! Each prints a small table, or with `--json` one object; times are in seconds. Nothing here computes: a file per
 //! command says which options there are and how the answer is shown. docs/model.md explains the models.
 
+mod fluid;
 mod hysteresis;
 mod notifications;
 mod polling;
@@ -45,6 +47,8 @@ enum Model {
     Polling(polling::Args),
     /// The random gate of two thresholds.
     Random(random::Args),
+    /// Clients that send again before one server or two, as a flow without chance.
+    Fluid(fluid::Args),
     /// Presence notifications through a token bucket.
     Notifications(notifications::Args),
 }
@@ -58,6 +62,14 @@ pub enum ModelError {
     /// No thresholds satisfy both limits.
     #[error("--{0}")]
     OutOfReach(#[from] OutOfReach),
+    /// A scenario that the fluid model does not know.
+    #[error("--scenario {text}: {message}")]
+    Scenario {
+        /// The option's text.
+        text: String,
+        /// Why.
+        message: String,
+    },
     /// What is no list of phases is no readable file either.
     #[error(
         "--mmpp {text} must be phases, rate:sojourn,rate:sojourn,… in 1/s and s, or a file of them: {source}"
@@ -85,6 +97,7 @@ pub fn main(args: &Args) -> Result<String, ModelError> {
         Model::Thresholds(model) => Ok(show(&model.solve()?, args.json)),
         Model::Polling(model) => Ok(show(&model.solve()?, args.json)),
         Model::Random(model) => Ok(show(&model.solve()?, args.json)),
+        Model::Fluid(model) => Ok(show(&model.solve()?, args.json)),
         Model::Notifications(model) => Ok(show(&model.solve()?, args.json)),
     }
 }

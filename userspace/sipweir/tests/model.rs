@@ -160,6 +160,154 @@ fn random_control_and_notifications_meet_their_references() {
 }
 
 #[test]
+fn the_fluid_model_meets_its_references_by_name_and_from_a_plan() {
+    let line = |scenario: &str, discipline: &str, buffer: u32| {
+        format!("fluid --scenario {scenario} --discipline {discipline} --buffer {buffer}")
+    };
+    let found = json(&line("slowdown", "fifo", 200_000));
+    assert_eq!(
+        keys(&found),
+        [
+            "copies_per_call",
+            "failed_share",
+            "final_queue",
+            "mean_delay",
+            "peak_queue",
+            "safe_buffer",
+            "series"
+        ]
+    );
+    let number = |found: &Value, key: &str| found[key].as_f64().expect("a number");
+    assert!((number(&found, "peak_queue") - 120_401.0).abs() < 0.5);
+    assert!((number(&found, "copies_per_call") - 5.5567).abs() < 5e-5);
+    let series = found["series"].as_array().expect("a list");
+    assert_eq!(series.len(), 300);
+    let at = |second: usize| series[second - 1]["queues"][0].as_f64().expect("a number");
+    assert!((at(300) - at(200) - 40_000.0).abs() < 1e-3 && series[299]["time"] == 300.0);
+
+    let priority = json(&line("slowdown", "priority", 5_000));
+    assert!((number(&priority, "copies_per_call") - 0.35263).abs() < 5e-6);
+    assert!((number(&priority, "mean_delay") - 0.84375).abs() < 1e-9);
+    assert_eq!((number(&priority, "failed_share"), number(&priority, "safe_buffer")), (0.0, 7_500.0));
+    assert!(number(&json(&line("burst", "fifo", 200_000)), "final_queue") > 50_000.0);
+    assert!(number(&json(&line("burst", "fifo", 1_000)), "final_queue") < 1.0);
+
+    let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/plans");
+    assert_eq!(json(&line(&format!("{plans}/s2.toml"), "fifo", 200_000)), found);
+    for (line, said) in [
+        (line("nowhere.toml", "fifo", 1), "--scenario nowhere.toml: is neither slowdown nor burst nor"),
+        (line(&format!("{plans}/y1.toml"), "fifo", 1), "source.callers.rate_per_s: a modulated rate"),
+        (line(&format!("{plans}/tandem.toml"), "fifo", 1), "node.edge.state has several values; give one"),
+        (line(&format!("{plans}/network.toml"), "fifo", 1), "has several values; give one"),
+        (line("slowdown", "fifo", 0), "--buffer 0 must be between 1 and 1000000 messages"),
+        (line("slowdown", "lifo", 5), "fifo, priority"),
+    ] {
+        let answer = refusal(&line);
+        assert!(answer.contains(said), "{line}\n  said: {answer}  expected: {said}");
+    }
+}
+
+/// Options of a call that is right, and what is asked.
+const CALLS: [(&str, &str); 10] = [
+    ("hysteresis", "arrival-rate=240 service-rate=200 low=74 high=85 buffer=100 admit=.5"),
+    (
+        "hysteresis",
+        "arrival-rate=240 service-rate=200 low=74 high=85 buffer=100 admit=.5 service=deterministic",
+    ),
+    ("hysteresis", "arrival-rate=240 service-rate=200 low=74 high=85 buffer=100 admit=.5 service=gamma:2"),
+    ("hysteresis", "service-rate=200 low=74 high=85 buffer=100 admit=.5 mmpp=400:1,80:1"),
+    ("thresholds", "arrival-rate=240 service-rate=200 buffer=100 admit=.5 max-discard=1e-4 min-cycle=.42"),
+    ("polling", "discipline=gated queue=20:.01 queue=120:.004 switch=.0005"),
+    ("polling", "discipline=exhaustive queue=20:.01 queue=120:.004 switch=.0005"),
+    (
+        "random",
+        "arrival-rate=220 service-rate=200 min-threshold=25 max-threshold=80 buffer=100 initial-probability=.16",
+    ),
+    ("fluid", "scenario=slowdown discipline=priority buffer=5000"),
+    ("notifications", "update-rate=10 token-rate=5 depth=4"),
+];
+
+const HOSTILE: [&str; 26] = [
+    "",
+    "0",
+    "-0",
+    "-1",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e300",
+    "1e-300",
+    "5e-324",
+    "1e12",
+    "1e-9",
+    "1e13",
+    "0.5",
+    "1.6",
+    "1",
+    "1000001",
+    "4294967295",
+    "18446744073709551615",
+    "99999999999999999999",
+    "1:1",
+    "1e12:1e-9:1e6",
+    "20:.01:NaN",
+    "1e-9:1e-9",
+    "0:1",
+    "gamma:1e4",
+];
+
+/// Every number of an answer.
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Number(number) => number.as_f64().into_iter().collect(),
+        Value::Array(list) => list.iter().flat_map(numbers).collect(),
+        Value::Object(keys) => keys.values().flat_map(numbers).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn no_value_of_any_option_brings_the_program_down_or_makes_it_print_nonsense() {
+    for (command, options) in CALLS {
+        for (place, option) in options.split_whitespace().enumerate() {
+            let name = option.split('=').next().expect("a name");
+            for value in HOSTILE {
+                let others = options.split_whitespace().enumerate().filter(|(other, _)| *other != place);
+                let others: String = others.map(|(_, option)| format!(" --{option}")).collect();
+                let line = format!("{command} --{name}={value}{others} --json");
+                let output = model(&line);
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                if output.status.code() == Some(2) {
+                    // Limits may be out of reach because of another option; then the answer names the limit.
+                    let names_it = said.contains(name) || said.contains("cannot be met");
+                    assert!(
+                        output.stdout.is_empty() && names_it && !said.contains("panicked"),
+                        "{line}: {said}"
+                    );
+                    continue;
+                }
+                assert!(output.status.success(), "{line}: {:?} {said}", output.status);
+                let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+                for number in numbers(&found) {
+                    assert!(number >= 0.0, "{line}: {found}");
+                }
+                for (key, value) in found.as_object().expect("an object") {
+                    let is_share =
+                        key.starts_with("p_") || key.ends_with("probability") || key.ends_with("share");
+                    // Only times and lengths may be unknown or beyond a number.
+                    let is_time = key.ends_with("time") || key.contains("time_") || key == "safe_buffer";
+                    assert!(!value.is_null() || is_time, "{line}: {key} of {found}");
+                    assert!(
+                        !is_share || value.as_f64().is_some_and(|share| share <= 1.0 + 1e-12),
+                        "{line}: {key} {value}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn wrong_parameters_are_named_with_their_range() {
     let gate = |change: &str| format!("hysteresis {change}");
     let rates = "--arrival-rate 240 --service-rate 200";

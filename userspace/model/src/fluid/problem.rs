@@ -3,6 +3,7 @@
 use overload::{Discipline, GateConfig, Nanos, Threshold};
 
 use super::{SLOT_NS, SLOT_S};
+use crate::parameter::{self, ParameterError};
 use crate::simulate::{Node, Rate, Scenario, State, Timers};
 
 /// A server on the way.
@@ -31,6 +32,10 @@ pub struct Flow {
     pub duration_ns: Nanos,
 }
 
+const NANOS_PER_S: Nanos = 1_000_000_000;
+/// The longest flow: a slot keeps some 300 bytes for each server.
+const SECONDS_MAX: u64 = 10_000;
+
 /// Why a scenario is no flow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FluidError {
@@ -46,6 +51,14 @@ pub enum FluidError {
     /// A gate that the equations do not know, or a buffer in time.
     #[error("{0}: the fluid model knows the gates fifo and tail_drop with a buffer in messages")]
     Gate(String),
+    /// More slots than there is memory for.
+    #[error(
+        "run.duration_s: {0} is too long for the fluid model, which keeps every 10 ms; give at most {SECONDS_MAX}"
+    )]
+    Length(u64),
+    /// Nobody calls.
+    #[error("{0}: nobody calls at this rate; the fluid model needs a rate above 0")]
+    Nobody(String),
     /// 100 Trying is for INVITE only.
     #[error("{0}: behind a stateful server the fluid model knows INVITE clients only")]
     Timers(String),
@@ -80,19 +93,79 @@ impl Flow {
     /// # Errors
     /// The first thing that the fluid model does not know.
     pub fn of(scenario: &Scenario) -> Result<Self, FluidError> {
+        Self::with_gates(scenario, hop)
+    }
+
+    /// The same, whatever the gates are: for [`Flow::behind`].
+    ///
+    /// # Errors
+    /// The first thing that the fluid model does not know.
+    pub fn of_network(scenario: &Scenario) -> Result<Self, FluidError> {
+        Self::with_gates(scenario, |node| {
+            let buffer = Threshold::Messages(1);
+            hop(&Node { gate: GateConfig::Fifo { buffer }, ..node.clone() })
+        })
+    }
+
+    /// The flow with this discipline and buffer at every server.
+    ///
+    /// # Errors
+    /// When the buffer is outside its range.
+    pub fn behind(mut self, discipline: Discipline, buffer: u32) -> Result<Self, ParameterError> {
+        let buffer = f64::from(parameter::buffer(buffer, 1)?);
+        self.hops.iter_mut().for_each(|hop| (hop.discipline, hop.buffer) = (discipline, buffer));
+        Ok(self)
+    }
+
+    fn with_gates(
+        scenario: &Scenario,
+        hop: impl Fn(&Node) -> Result<Hop, FluidError>,
+    ) -> Result<Self, FluidError> {
         let [source] = scenario.sources.as_slice() else {
             return Err(FluidError::Sources(scenario.sources.len()));
         };
         if source.rate.at(0.0).is_none() {
             return Err(FluidError::Rate(format!("source.{}.rate_per_s", source.name)));
         }
+        let seconds = scenario.duration_ns / NANOS_PER_S;
+        if seconds > SECONDS_MAX {
+            return Err(FluidError::Length(seconds));
+        }
         let way = way(scenario).ok_or(FluidError::Way)?;
         let stateful = way.iter().rev().skip(1).any(|node| node.state == State::Stateful);
         if stateful && source.timers != Timers::Invite {
             return Err(FluidError::Timers(format!("source.{}.timers", source.name)));
         }
-        let hops = way.into_iter().map(hop).collect::<Result<_, _>>()?;
-        Ok(Self { rate: source.rate.clone(), timers: source.timers, hops, duration_ns: scenario.duration_ns })
+        let hops = way.into_iter().map(&hop).collect::<Result<_, _>>()?;
+        let flow = Self {
+            rate: source.rate.clone(),
+            timers: source.timers,
+            hops,
+            duration_ns: scenario.duration_ns,
+        };
+        if (0..flow.slots()).all(|slot| flow.calls_in(slot) <= 0.0) {
+            return Err(FluidError::Nobody(format!("source.{}.rate_per_s", source.name)));
+        }
+        Ok(flow)
+    }
+
+    /// B_safe: the longest FIFO buffer from which a single server recovers after any disturbance, at the rates of the end, in
+    /// messages; infinite where no buffer is fatal, none for two servers.
+    ///
+    /// A line of B takes B/μ, and calls that wait for longer than T_j send j copies. With j the most copies for which
+    /// λ(1+j) < μ the line falls while it is shorter than μ T_(j+1).
+    #[must_use]
+    pub fn safe_buffer(&self) -> Option<f64> {
+        let [hop] = self.hops.as_slice() else { return None };
+        let end_s = self.duration_ns as f64 / NANOS_PER_S as f64;
+        let (calls, services) = (self.rate.at(end_s)?, hop.rate.at(end_s)?);
+        let sends_ns = self.timers.sends_ns();
+        let bearable =
+            (1..=sends_ns.len()).take_while(|messages| calls * (*messages as f64) < services).count();
+        Some(match sends_ns.get(bearable) {
+            None => f64::INFINITY,
+            Some(next_ns) => services * (*next_ns as f64 / NANOS_PER_S as f64),
+        })
     }
 
     /// How many slots it takes.

@@ -48,6 +48,49 @@ fn a_burst_is_forgotten_behind_a_short_buffer_or_under_priority_only() {
     }
 }
 
+#[test]
+fn the_safe_buffer_is_that_of_the_reference_and_tells_who_recovers() {
+    let flow = |calls: f64, services: f64, timers| Flow {
+        rate: Rate::Constant(calls),
+        timers,
+        hops: vec![Hop {
+            rate: Rate::Constant(services),
+            discipline: Discipline::Fifo,
+            buffer: 1.0,
+            state: State::Stateless,
+        }],
+        duration_ns: 1_000_000_000,
+    };
+    let safe = |calls, services, timers| flow(calls, services, timers).safe_buffer().unwrap();
+    assert_close(safe(200.0, 1000.0, Timers::Invite), 7_500.0, 1e-9);
+    assert_close(safe(900.0, 1117.0, Timers::Invite), 558.5, 1e-9);
+    // No burst is fatal below 1/7, for other requests below 1/11.
+    for (timers, messages) in [(Timers::Invite, 7.0), (Timers::Other, 11.0)] {
+        assert!(safe(0.999 / messages, 1.0, timers).is_infinite());
+        assert!(safe(1.001 / messages, 1.0, timers).is_finite());
+    }
+    assert_close(safe(1.0, 1.0, Timers::Invite), 0.0, 0.0);
+    // A server that stops for 40 s fills any of these buffers.
+    for (buffer, recovers) in [(7_000.0, true), (9_000.0, false)] {
+        let mut flow = Flow::slowdown(Discipline::Fifo, buffer);
+        flow.hops[0].rate = Rate::Steps(vec![(0.0, 0.0), (40.0, 1000.0)]);
+        assert_close(flow.safe_buffer().unwrap(), 7_500.0, 1e-9);
+        let left = solve(&flow).final_lines[0];
+        assert!(if recovers { left < 1.0 } else { left > 8_000.0 }, "{buffer}: {left}");
+    }
+}
+
+#[test]
+fn the_slots_leave_the_exact_copies_of_the_slowdown_to_their_width() {
+    // Originals first: a call of t < 15 s waits for t, one of t < 33.75 s for 27 − .8 t. Copy j is sent by those who wait for
+    // more than T_j, from T_j on until (27 − T_j)/.8.
+    let copies: f64 = [0.5, 1.5, 3.5, 7.5].map(|sent: f64| 200.0 * ((27.0 - sent) / 0.8 - sent)).iter().sum();
+    assert_close(copies / 60_000.0, 0.3525, 1e-12);
+    let outcome = solve(&Flow::slowdown(Discipline::Priority, 5_000.0));
+    // Four copies, each with an error of a slot at either end.
+    assert_close(outcome.copies_per_call, copies / 60_000.0, 8.0 * 2.0 / 60_000.0);
+}
+
 fn tandem(state: State, discipline: Discipline, buffers: [u32; 2], speeds: [&str; 2]) -> Scenario {
     let node = |index: usize| {
         let buffer = Threshold::Messages(buffers[index]);
@@ -118,6 +161,9 @@ fn what_is_no_flow_is_refused_by_name() {
     assert_eq!(refused(modulated), FluidError::Rate("node.core.rate_per_s".to_owned()));
     let in_time = |s: &mut Scenario| s.nodes[0].gate = GateConfig::Fifo { buffer: Threshold::Time(1) };
     assert_eq!(refused(in_time), FluidError::Gate("node.edge.gate".to_owned()));
+    assert_eq!(refused(|s| s.duration_ns = 20_000_000_000_000), FluidError::Length(20_000));
+    let silent = |s: &mut Scenario| s.sources[0].rate = Rate::Constant(0.0);
+    assert_eq!(refused(silent), FluidError::Nobody("source.callers.rate_per_s".to_owned()));
     let other = |s: &mut Scenario| s.sources[0].timers = Timers::Other;
     assert_eq!(refused(other), FluidError::Timers("source.callers.timers".to_owned()));
 }

@@ -24,6 +24,16 @@ impl Table {
         self.row(name, value_s.map_or_else(|| "not known".into(), time), meaning)
     }
 
+    /// Adds a length of the waiting line; infinite: any will do, none: not known.
+    pub(super) fn length(self, name: &str, value: Option<f64>, meaning: &str) -> Self {
+        let value = match value {
+            None => "not known".into(),
+            Some(value) if value.is_infinite() => "any".into(),
+            Some(value) => short(value),
+        };
+        self.row(name, value, meaning)
+    }
+
     /// Adds a rate.
     pub(super) fn rate(self, name: &str, value_per_s: f64, meaning: &str) -> Self {
         self.row(name, format!("{}/s", short(value_per_s)), meaning)
@@ -49,6 +59,12 @@ impl fmt::Display for Table {
 
 /// Six significant digits.
 fn short(value: f64) -> String {
+    if value.is_nan() {
+        return "not known".into();
+    }
+    if value.is_infinite() {
+        return "> 1e308".into();
+    }
     if value == 0.0 {
         return "0".into();
     }
@@ -60,8 +76,8 @@ fn short(value: f64) -> String {
 }
 
 fn time(value_s: f64) -> String {
-    if value_s.is_infinite() {
-        return "> 1e308 s".into();
+    if value_s.is_nan() {
+        return short(value_s);
     }
     for (from_s, unit) in [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")] {
         if value_s >= from_s {
@@ -81,6 +97,14 @@ mod tests {
         assert_eq!(values.map(short), ["0", "0.666745", "7.82396e-5", "75.9977", "123457", "1.00000e9"]);
         let times = [0.149_947_19, 1.411_385_7, 3.2e-5, 0.0, f64::INFINITY];
         assert_eq!(times.map(time), ["149.947 ms", "1.41139 s", "32.0000 µs", "0 s", "> 1e308 s"]);
+    }
+
+    #[test]
+    fn odd_values_are_told_in_words() {
+        assert_eq!([f64::NAN, f64::INFINITY, 5e-324].map(short), ["not known", "> 1e308", "4.94066e-324"]);
+        assert_eq!([f64::NAN, 1e300, 1e-12].map(time), ["not known", "1.00000e300 s", "1.00000e-12 s"]);
+        let table = Table::default().rate("r", f64::INFINITY, "much").number("n", f64::NAN, "nothing");
+        assert!(table.to_string().contains("> 1e308/s") && !table.to_string().contains("NaN"), "{table}");
     }
 
     #[test]
