@@ -1,6 +1,7 @@
 //! Clients that send again: the reference scenarios Y1, S1, S2 and steady overload.
 //!
-//! The plans `y1`, `s1`, `s2` and `steady` run them at full length; what stands here is as short as the statistics allow.
+//! The plans `y1`, `s1`, `s2` and `steady` run them at full length (`tests/reference.rs` holds y1 and steady against their
+//! tables); what stands here is as short as the statistics allow.
 
 use super::{SECOND, assert_near, estimate, fifo, hysteretic, invites, of_calls, outcomes, priority, server};
 use crate::simulate::{Calls, Node, Outcome, Scenario, Timers, run};
@@ -24,6 +25,18 @@ fn y1_fifo_fails_more_the_longer_its_buffer_and_answers_late() {
         assert_near(&format!("{buffer} failed"), of_calls(&runs, unanswered), failed);
         assert_near(&format!("{buffer} delay"), of_calls(&runs, Calls::mean_delay_with_late_s), delay_s);
     }
+}
+
+#[test]
+fn y1_a_fifo_of_200_000_fails_nearly_everybody_and_only_chance_says_from_when_on() {
+    // The delay of 177 s is that of a full line: 200,000 services of 1117 a second. It is reached after some hundred seconds
+    // at the latest, and from then on no call is answered in time.
+    let node = server("1117", fifo(200_000), 200_000);
+    let scenario = Scenario { warm_up_ns: 600 * SECOND, cool_down_ns: 32 * SECOND, ..y1(node, 832) };
+    let runs = outcomes(&scenario, 2);
+    assert_near("failed", of_calls(&runs, unanswered), 1.0);
+    assert_near("delay", of_calls(&runs, Calls::mean_delay_with_late_s), 200_000.0 / 1117.0);
+    assert!(runs.iter().all(|o| o.nodes[0].final_line > 199_000));
 }
 
 #[test]

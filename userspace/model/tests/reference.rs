@@ -1,0 +1,81 @@
+//! The plans Y1 and steady at their full length and with all their seeds, against the values of the models' document.
+//!
+//! They take minutes, so they wait for
+//! `cargo test --release -p sipweir-model --test reference -- --ignored --nocapture`; what the normal suite runs of the same
+//! scenarios stands in `src/simulate/tests/retransmission.rs`.
+
+use model::plan::{Plan, RunResult, execute};
+use model::simulate::Estimate;
+
+/// All runs of a plan, as it stands in the repository.
+fn results(plan: &str) -> Vec<RunResult> {
+    let path = format!("{}/plans/{plan}.toml", env!("CARGO_MANIFEST_DIR"));
+    let plan = Plan::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(plan.seeds, 10);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    execute(&plan, threads, |_| {}).unwrap()
+}
+
+/// A measure of the run of a mechanism with these values.
+fn of(results: &[RunResult], mechanism: &str, values: &[&str], measure: &str) -> Estimate {
+    let chosen = |result: &&RunResult| {
+        result.mechanism == mechanism
+            && values.iter().all(|value| result.parameters.iter().any(|(_, found)| found == value))
+    };
+    let run = results.iter().find(chosen).unwrap_or_else(|| panic!("{mechanism} {values:?}"));
+    run.measures.iter().find(|(name, _)| *name == measure).unwrap_or_else(|| panic!("{measure}")).1
+}
+
+/// The rule for simulated values: within 4 standard errors plus 2 %, and `digits` for what is printed without more. What
+/// stands in the tables is simulated as well, so the error is that of a difference.
+#[track_caller]
+fn assert_near(what: &str, found: Estimate, expected: f64, digits: f64) {
+    let error = std::f64::consts::SQRT_2 * found.standard_error;
+    let tolerance = 4.0_f64.mul_add(error, 0.02 * expected) + digits;
+    println!("{what}: {:.5} ± {:.5}, reference {expected}", found.mean, found.standard_error);
+    assert!((found.mean - expected).abs() <= tolerance, "{what}: {found:?}, reference {expected}");
+}
+
+#[test]
+#[ignore = "2000 s with ten seeds: a few minutes in a release build"]
+fn y1_at_full_length_has_every_value_of_the_table() {
+    let results = results("y1");
+    for (buffer, fifo_failed, fifo_delay_s, priority_failed, priority_delay_s) in [
+        ("1000", 0.0311, 2.69, 5e-5, 0.197),
+        ("5000", 0.183, 8.61, 0.0, 0.195),
+        ("200000", 0.982, 177.1, 0.0, 0.188),
+    ] {
+        let near = |mechanism: &str, measure: &str, expected: f64, digits: f64| {
+            let found = of(&results, mechanism, &[buffer], measure);
+            assert_near(&format!("{mechanism} {buffer} {measure}"), found, expected, digits);
+        };
+        near("fifo", "failed_share", fifo_failed, 0.0);
+        near("fifo", "mean_delay_with_late_s", fifo_delay_s, 0.0);
+        // 5e-5 ± 3e-5 is what a few calls make in the whole table.
+        near("priority", "failed_share", priority_failed, 1e-4);
+        near("priority", "mean_delay_s", priority_delay_s, 0.0);
+    }
+}
+
+#[test]
+#[ignore = "400 s at five loads with ten seeds: a few minutes in a release build"]
+fn steady_overload_at_full_length_has_every_value_of_the_table() {
+    let results = results("steady");
+    for (mechanism, values, answered, within_t1) in [
+        ("fifo", &["2000", "500"][..], 958.0, 102.0),
+        ("fifo", &["2000", "20000"], 667.0, 3.0),
+        ("priority", &["2000"], 1001.0, 500.0),
+        ("hysteretic", &["2000"], 1005.0, 1005.0),
+    ] {
+        let near = |measure: &str, expected: f64| {
+            let found = of(&results, mechanism, values, measure);
+            // Printed without decimals.
+            assert_near(&format!("{mechanism} {values:?} {measure}"), found, expected, 0.5);
+        };
+        near("goodput_per_s", answered);
+        near("goodput_within_t1_per_s", within_t1);
+    }
+    let gate = |measure: &str| of(&results, "hysteretic", &["2000"], measure);
+    assert_near("rejected", gate("rejected_share"), 0.498, 0.0);
+    assert_near("delay", gate("mean_delay_s"), 0.0854, 0.0);
+}
