@@ -18,6 +18,9 @@ const PLOTTED: [(&str, &str); 6] = [
     ("mean_delay_with_late_s", "Delay of all answers, seconds"),
 ];
 
+/// What is drawn where calls have several sources.
+const OF_SOURCES: (&str, &str) = ("goodput_fairness", "Jain's index over the goodputs of the sources");
+
 /// More courses than this are no overview; the JSON has them all.
 const COURSES_MAX: usize = 24;
 
@@ -98,7 +101,9 @@ fn plots(report: &Report) -> String {
     let legend = series.iter().enumerate().map(|(number, series)| {
         format!("<li>{} {}</li>", shape(number).sample(&class(number)), escape(&series.name))
     });
-    let figures = PLOTTED.iter().map(|(measure, title)| figure(&series, &key, measure, title));
+    let several_sources = report.results.iter().any(|result| !result.sources.is_empty());
+    let plotted = PLOTTED.iter().chain(several_sources.then_some(&OF_SOURCES));
+    let figures = plotted.map(|(measure, title)| figure(&series, &key, measure, title));
     format!(
         "<section><h2>Against {}</h2>\n<ul class=\"legend\">{}</ul>\n<div class=\"pair\">{}</div></section>\n",
         escape(&key),

@@ -7,8 +7,8 @@ use model::simulate::Estimate;
 
 use super::Report;
 
-/// What the table of calls shows, with a head for people.
-const CALLS: [(&str, &str); 8] = [
+/// What the table of calls shows, with a head for people. The last is of calls of several sources only.
+const CALLS: [(&str, &str); 9] = [
     ("offered_per_s", "offered /s"),
     ("goodput_per_s", "answered /s"),
     ("goodput_within_t1_per_s", "within T1 /s"),
@@ -17,7 +17,11 @@ const CALLS: [(&str, &str); 8] = [
     ("copies_per_call", "copies per call"),
     ("mean_delay_s", "delay s"),
     ("mean_delay_with_late_s", "with late s"),
+    ("goodput_fairness", "fairness"),
 ];
+
+/// How many of them there are for the calls of one source.
+const OF_ONE_SOURCE: usize = CALLS.len() - 1;
 
 /// What the table of nodes shows.
 const NODES: [(&str, &str); 9] = [
@@ -60,13 +64,14 @@ pub(super) fn estimate(measures: &Estimates, name: &str) -> Option<Estimate> {
 /// All tables.
 pub(super) fn grids(report: &Report) -> Vec<Grid> {
     let keys = parameter_keys(&report.results);
+    let several_sources = report.results.iter().any(|result| !result.sources.is_empty());
     let several_nodes = report.results.iter().any(|result| result.nodes.len() > 1);
     let mut grids = vec![
-        Grid::new("Calls", &keys, None, &CALLS),
+        Grid::new("Calls", &keys, None, if several_sources { &CALLS } else { &CALLS[..OF_ONE_SOURCE] }),
         Grid::new("Nodes", &keys, several_nodes.then_some("node"), &NODES),
     ];
-    if report.results.iter().any(|result| !result.sources.is_empty()) {
-        grids.push(Grid::new("Sources", &keys, Some("source"), &CALLS));
+    if several_sources {
+        grids.push(Grid::new("Sources", &keys, Some("source"), &CALLS[..OF_ONE_SOURCE]));
     }
     if report.results.iter().any(|result| result.fluid.is_some()) {
         grids.push(Grid::new("Fluid model", &keys, None, &[]));
@@ -99,7 +104,10 @@ impl Grid {
             names.iter().cloned().chain(part.map(str::to_owned)).chain(cells).collect::<Vec<_>>()
         };
         match self.title {
-            "Calls" => self.rows.push(row(None, &result.measures, &CALLS)),
+            "Calls" => {
+                let columns = self.head.len() - self.names;
+                self.rows.push(row(None, &result.measures, &CALLS[..columns]));
+            }
             "Nodes" => {
                 let rows = result.nodes.iter();
                 self.rows.extend(
@@ -108,7 +116,9 @@ impl Grid {
             }
             "Sources" => {
                 let rows = result.sources.iter();
-                self.rows.extend(rows.map(|source| row(Some(&source.name), &source.measures, &CALLS)));
+                self.rows.extend(
+                    rows.map(|source| row(Some(&source.name), &source.measures, &CALLS[..OF_ONE_SOURCE])),
+                );
             }
             _ => {
                 let Some(fluid) = &result.fluid else { return };
@@ -190,7 +200,7 @@ fn rounded(value: f64, digits: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cell, figure, grids, text};
+    use super::{Report, cell, figure, grids, text};
     use crate::simulate::html::tests::sample;
     use model::simulate::Estimate;
 
@@ -203,6 +213,26 @@ mod tests {
         assert_eq!(cell(Some(one)), "5");
         let some = Estimate { count: 9, mean: 5.0, standard_error: 0.01, half_width: 0.0231 };
         assert_eq!(cell(Some(some)), "5 ± 0.023");
+    }
+
+    #[test]
+    fn calls_of_several_sources_have_their_fairness() {
+        let plan = "title = \"two\"\n[run]\nduration_s = 5\ncool_down_s = 0\nseeds = 1\n\
+                    [source.a]\nrate_per_s = [10, 20]\nto = \"server\"\n[source.b]\nrate_per_s = 10\nto = \"server\"\n\
+                    [node.server]\nrate_per_s = 100\n[mechanism.fifo.gate]\nkind = \"fifo\"\nbuffer = 9\n";
+        let plan = model::plan::Plan::parse(plan).expect("a plan");
+        let results = model::plan::execute(&plan, 1, |_| {}).expect("results");
+        let report = Report { file: "two.toml".into(), plan, results };
+        let grids = grids(&report);
+        assert_eq!(grids[0].head.last().map(String::as_str), Some("fairness"));
+        assert!(
+            grids
+                .iter()
+                .flat_map(|grid| grid.rows.iter().map(|row| (row.len(), grid.head.len())))
+                .all(|(a, b)| a == b)
+        );
+        assert!(crate::simulate::html::page(&report).contains("Jain"));
+        assert!(!text(&sample()).contains("fairness"));
     }
 
     #[test]
