@@ -4,12 +4,13 @@
 //! law and callers of known law, and prints what was measured beside what the models say at the same parameters. It needs
 //! root and a quiet machine of two cores. Not here: judgement. Tests judge, this shows.
 //!
-//! `live` is a run, `estimate` what its batches say, `comparison` the table; one file for each experiment.
+//! `live` is a run, `estimate` what its batches say, `comparison` the table, `plot` the picture; one file for each experiment.
 
 mod comparison;
 mod estimate;
 mod hysteresis;
 mod live;
+mod plot;
 mod random;
 mod slowdown;
 
@@ -64,6 +65,9 @@ pub struct Common {
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw what was measured in units of the theory.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// Where runs take place, and what ends them.
@@ -98,12 +102,16 @@ pub fn main(experiment: &Experiment) -> anyhow::Result<()> {
         Experiment::Random { common, .. } | Experiment::Slowdown { common } => common,
     };
     let json = common.json.as_deref().map(Output::open).transpose()?;
+    let svg = common.svg.as_deref().map(Output::open).transpose()?;
     let theatre = Theatre { stop: demo::catch_signals()?, stage: Stage::set_up()? };
     let comparison = compare(experiment, &theatre, common.seed)?;
     drop(theatre);
     print!("{}", comparison.table());
     if let Some(json) = json {
         println!("\nJSON: {}", json.write(&comparison.json()?)?);
+    }
+    if let Some(svg) = svg {
+        println!("\nplot: {}", svg.write(&plot::draw(&comparison))?);
     }
     Ok(())
 }

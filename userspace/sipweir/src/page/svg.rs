@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::STYLE;
+
 /// Room around the plotting area, for tick labels and titles.
 const LEFT: f64 = 68.0;
 const RIGHT: f64 = 16.0;
@@ -19,10 +21,14 @@ pub(crate) struct Axis {
     title: String,
 }
 
+/// Ends that an axis can have: beyond them steps and shares leave the range of a float.
+const SMALLEST: f64 = 1e-100;
+const LARGEST: f64 = 1e100;
+
 impl Axis {
     /// From 0 to at least `to`, with about `ticks` round ticks.
     pub(crate) fn linear(to: f64, ticks: u32, title: &str) -> Self {
-        let to = to.max(1e-9);
+        let to = if to.is_finite() { to.clamp(SMALLEST, LARGEST) } else { 1.0 };
         let rough = to / f64::from(ticks);
         let power = 10_f64.powf(rough.log10().floor());
         let step =
@@ -37,9 +43,25 @@ impl Axis {
     /// From 0 to exactly `to`.
     pub(crate) fn linear_exact(to: f64, ticks: u32, title: &str) -> Self {
         let mut axis = Self::linear(to, ticks, title);
+        let to = if to.is_finite() { to.clamp(SMALLEST, LARGEST) } else { axis.to };
         axis.to = to;
         axis.ticks.retain(|(value, _)| *value <= to * (1.0 + 1e-9));
         axis
+    }
+
+    /// From one value to another, with about `ticks` round ticks between them.
+    pub(crate) fn between(from: f64, to: f64, ticks: u32, title: &str) -> Self {
+        let step = Self::linear(to - from, ticks, "").ticks.get(1).map_or(1.0, |tick| tick.0);
+        let first = (from / step).ceil() as i64;
+        let ticks = (first..).map(|n| n as f64 * step).take_while(|value| *value <= to + step * 1e-9);
+        let ticks = ticks.map(|value| (value, number(value))).collect();
+        Self { from, to, logarithmic: false, ticks, title: title.into() }
+    }
+
+    /// Names side by side, at 0, 1 and so on.
+    pub(crate) fn named(names: &[&str], title: &str) -> Self {
+        let ticks = names.iter().enumerate().map(|(n, name)| (n as f64, (*name).to_owned())).collect();
+        Self { from: -0.5, to: names.len() as f64 - 0.5, logarithmic: false, ticks, title: title.into() }
     }
 
     /// Logarithmic, with ticks at the given values.
@@ -53,12 +75,13 @@ impl Axis {
     pub(crate) fn through(values: &[f64], title: &str) -> Self {
         const FAR_APART: f64 = 20.0;
         const FEW: usize = 12;
+        let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut axis = if low > 0.0 && high / low >= FAR_APART {
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max).min(LARGEST);
+        let mut axis = if low >= SMALLEST && high / low >= FAR_APART {
             Self::logarithmic(low / 1.2, high * 1.2, &[], title)
         } else {
-            Self::linear_exact(high.max(1e-9) * 1.05, 6, title)
+            Self::linear_exact(high.max(SMALLEST) * 1.05, 6, title)
         };
         if values.len() <= FEW {
             axis.ticks = values.iter().map(|value| (*value, number(*value))).collect();
@@ -122,7 +145,7 @@ impl Plot {
 
     /// A line through points.
     pub(crate) fn line(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
-        let path = self.path(points);
+        let path = self.path(points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()));
         if !path.is_empty() {
             self.add(&format!("<path class=\"line {class}\" d=\"M{path}\"/>"));
         }
@@ -135,7 +158,7 @@ impl Plot {
         shape: Shape,
         points: impl IntoIterator<Item = (f64, f64)>,
     ) {
-        for (x, y) in points {
+        for (x, y) in points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
             let (x, y) = (self.x_at(x), self.y_at(y));
             self.add(&shape.drawn(class, x, y));
         }
@@ -182,6 +205,30 @@ impl Plot {
             "<line class=\"rule {class}\" y1=\"{TOP}\" y2=\"{bottom}\" x1=\"{x:.1}\" x2=\"{x:.1}\"/>"
         ));
         self.text_at(x + 5.0, TOP + 12.0, &format!("note {class}"), label);
+    }
+
+    /// Names of series with their markers, in a row along the top.
+    pub(crate) fn legend(&mut self, series: &[(String, Shape, &str)]) {
+        // Some seven pixels a letter.
+        const LETTER: f64 = 7.0;
+        let mut x = LEFT + 14.0;
+        for (class, shape, name) in series {
+            self.add(&shape.drawn(class, x, TOP + 10.0));
+            self.text_at(x + 10.0, TOP + 14.0, "note", name);
+            x += LETTER.mul_add(name.chars().count() as f64, 36.0);
+        }
+    }
+
+    /// The finished plot as a file of its own, with its colours in it.
+    pub(crate) fn finish_file(self, description: &str) -> String {
+        let (width, height) = (self.width, self.height);
+        let head = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" "
+        );
+        let ground = format!(
+            "<style>\n{STYLE}</style>\n<rect width=\"{width}\" height=\"{height}\" fill=\"var(--panel)\"/>\n"
+        );
+        self.finish(description).replacen("<svg ", &head, 1).replacen(">\n", &format!(">\n{ground}"), 1)
     }
 
     /// The finished plot; `description` is what a screen reader says.
@@ -251,10 +298,22 @@ impl Shape {
     }
 }
 
-/// A number for people: thousands apart, no needless decimals.
+/// A number for people: thousands apart, no needless decimals, powers of ten for what is far from 1.
 pub(crate) fn number(value: f64) -> String {
-    let whole = value.abs() >= 100.0 || (value - value.round()).abs() < 1e-9;
-    let text = if whole { format!("{value:.0}") } else { format!("{}", (value * 100.0).round() / 100.0) };
+    let size = value.abs();
+    if value != 0.0 && !(1e-4..1e15).contains(&size) {
+        return if value.is_finite() { format!("{value:.2e}") } else { "–".to_owned() };
+    }
+    let whole = size >= 100.0 || (value - value.round()).abs() < 1e-9;
+    let text = match size {
+        _ if whole => format!("{value:.0}"),
+        size if size < 1.0 => {
+            // Two digits that count: ticks of a small axis differ.
+            let digits = (1.0 - size.log10().floor()) as usize;
+            format!("{value:.digits$}").trim_end_matches('0').to_owned()
+        }
+        _ => format!("{}", (value * 100.0).round() / 100.0),
+    };
     let (sign, rest) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let (digits, decimals) = rest.find('.').map_or((rest, ""), |dot| rest.split_at(dot));
     let mut grouped = String::new();
@@ -273,74 +332,4 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Axis, BOTTOM, LEFT, Plot, RIGHT, Shape, TOP, escape, number};
-
-    #[test]
-    fn linear_ticks_are_round_and_cover_the_values() {
-        for (to, expected) in [
-            (2100.0, vec!["0", "500", "1,000", "1,500", "2,000", "2,500"]),
-            (2000.0, vec!["0", "500", "1,000", "1,500", "2,000"]),
-            (1.0, vec!["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-        ] {
-            let axis = Axis::linear(to, 5, "");
-            let labels: Vec<_> = axis.ticks.iter().map(|(_, label)| label.as_str()).collect();
-            assert_eq!(labels, expected);
-            assert!(axis.to >= to);
-        }
-        assert_eq!(Axis::linear_exact(14.0, 7, "").to, 14.0);
-    }
-
-    #[test]
-    fn an_axis_through_values_is_logarithmic_when_they_are_far_apart() {
-        let far = Axis::through(&[1000.0, 5000.0, 200_000.0], "");
-        assert!(far.logarithmic && far.ticks.len() == 3);
-        let near = Axis::through(&[0.0, 100.0, 200.0], "");
-        assert!(!near.logarithmic && near.to > 200.0);
-    }
-
-    #[test]
-    fn values_lie_where_they_should_and_never_outside() {
-        let axis = Axis::logarithmic(1.0, 1000.0, &[(1.0, "1"), (5000.0, "5000")], "");
-        assert_eq!(axis.ticks.len(), 1);
-        for (value, share) in
-            [(1.0, 0.0), (10.0, 1.0 / 3.0), (1000.0, 1.0), (0.0, 0.0), (1e9, 1.0), (-1.0, 0.0)]
-        {
-            assert!((axis.share(value) - share).abs() < 1e-12, "{value}");
-        }
-        let linear = Axis::linear(10.0, 5, "");
-        assert_eq!((linear.share(5.0), linear.share(11.0), linear.share(-1.0)), (0.5, 1.0, 0.0));
-    }
-
-    #[test]
-    fn a_plot_draws_its_points_into_its_area() {
-        let (width, height) = (300.0, 200.0);
-        let mut plot = Plot::new(width, height, Axis::linear(10.0, 5, "x"), Axis::linear(1.0, 5, "y & z"));
-        plot.line("fifo", [(0.0, 0.0), (10.0, 1.0)]);
-        plot.markers("fifo", Shape::Circle, [(0.0, 1.0)]);
-        plot.line("none", []);
-        let svg = plot.finish("a \"plot\"");
-        let line = format!("M{LEFT:.1} {:.1}L{:.1} {TOP:.1}", height - BOTTOM, width - RIGHT);
-        assert!(svg.contains(&line), "{line} is not in {svg}");
-        assert!(svg.contains(&format!("cx=\"{LEFT:.1}\" cy=\"{TOP:.1}\"")));
-        assert!(
-            svg.contains("y &amp; z") && svg.contains("a &quot;plot&quot;") && !svg.contains("line none")
-        );
-    }
-
-    #[test]
-    fn a_spread_reaches_from_low_to_high() {
-        let mut plot = Plot::new(300.0, 200.0, Axis::linear(10.0, 5, "x"), Axis::linear(1.0, 5, "y"));
-        plot.spreads("a", [(10.0, 0.0, 1.0)]);
-        let (right, bottom) = (300.0 - RIGHT, 200.0 - BOTTOM);
-        let stroke = format!("x1=\"{right:.1}\" x2=\"{right:.1}\" y1=\"{bottom:.1}\" y2=\"{TOP:.1}\"");
-        assert!(plot.finish("").contains(&stroke), "{stroke}");
-    }
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let shown = [0.0, 0.5, 12.345, 999.0, 1234.4, -1_234_567.0].map(number);
-        assert_eq!(shown, ["0", "0.5", "12.35", "999", "1,234", "-1,234,567"]);
-        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
-    }
-}
+mod tests;
