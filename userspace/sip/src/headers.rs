@@ -8,7 +8,7 @@ use memchr::{Memchr, memchr, memchr_iter};
 
 use crate::class::Method;
 use crate::params::trim_space;
-use crate::start_line::{is_blank, skip_line_ends, trim_blanks_end};
+use crate::start_line::{is_blank, skip_line_ends, trim_blanks_end, trim_blanks_start};
 use crate::txn::{Seed, hash_call_id};
 
 /// A header name with its compact form.
@@ -45,6 +45,29 @@ impl HeaderName {
             [letter] => self.compact == Some(letter.to_ascii_lowercase()),
             _ => name.eq_ignore_ascii_case(self.long.as_bytes()),
         }
+    }
+
+    /// The field on a header line, if it has this name: as [`Header::split`] and [`Header::is`], without a search for
+    /// the colon. Most lines are done with after their first letter.
+    #[must_use]
+    // Inlined with the walk over the lines: what is passed through memory is waited for at every line.
+    #[inline(always)]
+    pub fn field_on(self, line: &[u8]) -> Option<Header<'_>> {
+        let field_behind = |name_len: usize| {
+            let (name, rest) = line.split_at_checked(name_len)?;
+            let value = trim_blanks_start(rest).strip_prefix(b":")?;
+            Some(Header { name, value: trim_space(value) })
+        };
+        let long = self.long.as_bytes();
+        let letter = line.first()?.to_ascii_lowercase();
+        if self.compact == Some(letter)
+            && let Some(field) = field_behind(1)
+        {
+            return Some(field);
+        }
+        let is_long =
+            letter == long[0].to_ascii_lowercase() && line.get(..long.len())?.eq_ignore_ascii_case(long);
+        if is_long { field_behind(long.len()) } else { None }
     }
 }
 
@@ -105,6 +128,8 @@ impl<'a> HeaderLines<'a> {
 impl<'a> Iterator for HeaderLines<'a> {
     type Item = &'a [u8];
 
+    // Inlined for the same reason as `HeaderName::field_on`.
+    #[inline(always)]
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
             let start = self.at;
@@ -133,9 +158,7 @@ impl<'a> Iterator for HeaderLines<'a> {
 #[must_use]
 pub fn call_id(datagram: &[u8]) -> Option<&[u8]> {
     HeaderLines::of(datagram)
-        .filter(|line| matches!(line[0], b'C' | b'c' | b'I' | b'i'))
-        .filter_map(Header::split)
-        .find(|header| header.is(HeaderName::CALL_ID))
+        .find_map(|line| HeaderName::CALL_ID.field_on(line))
         .map(|header| header.value)
         .filter(|value| !value.is_empty())
 }
@@ -159,12 +182,11 @@ pub struct CallLines {
 #[must_use]
 pub fn call_lines(seed: &Seed, datagram: &[u8]) -> CallLines {
     let (mut call_id, mut cseq) = (None, None);
-    let headers = HeaderLines::of(datagram).filter(|line| matches!(line[0] | 0x20, b'c' | b'i'));
-    for header in headers.filter_map(Header::split) {
-        if call_id.is_none() && header.is(HeaderName::CALL_ID) {
-            call_id = Some(header.value);
-        } else if cseq.is_none() && header.is(HeaderName::CSEQ) {
-            cseq = Some(header.value);
+    for line in HeaderLines::of(datagram) {
+        if let Some(header) = HeaderName::CALL_ID.field_on(line) {
+            call_id.get_or_insert(header.value);
+        } else if let Some(header) = HeaderName::CSEQ.field_on(line) {
+            cseq.get_or_insert(header.value);
         }
         if call_id.is_some() && cseq.is_some() {
             break;
@@ -185,7 +207,23 @@ fn method_of_cseq(value: &[u8]) -> Option<Method> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_field_is_found_by_its_name_as_by_splitting_its_line(
+            line in "(via|vIA|v|from|f|to|t|T|call-id|i|cseq|CSeq|c|tox|){1}[ \t\r\n]{0,2}(:|x|\0|::){0,1}[ \t]{0,1}[a:]{0,2}[\r]{0,1}",
+        ) {
+            for name in
+                [HeaderName::VIA, HeaderName::FROM, HeaderName::TO, HeaderName::CALL_ID, HeaderName::CSEQ]
+            {
+                let split = Header::split(line.as_bytes()).filter(|header| header.is(name));
+                prop_assert_eq!(name.field_on(line.as_bytes()), split, "{:?}", line);
+            }
+        }
+    }
 
     #[test]
     fn the_cseqs_method_is_found_with_the_call_by_one_walk() {

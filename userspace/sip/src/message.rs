@@ -16,7 +16,7 @@
 use memchr::memchr;
 
 use crate::class::{Class, Method, Reason};
-use crate::headers::{Header, HeaderLines, HeaderName};
+use crate::headers::{HeaderLines, HeaderName};
 use crate::params::find_tag;
 use crate::start_line::{Marker, StartLine, StartLineKind, skip_line_ends};
 
@@ -159,17 +159,15 @@ fn class_of_marker(marker: Option<Marker>) -> Option<(Class, Reason)> {
 /// wherever they stand.
 fn class_of_headers(lines: HeaderLines<'_>) -> (Class, Reason) {
     let mut class = (Class::Original, Reason::NewRequest);
-    // Most lines are done with after one byte.
-    let may_matter = |line: &&[u8]| matches!(line[0] | 0x20, b't' | b'r' | b'a' | b'p');
-    for header in lines.filter(may_matter).filter_map(Header::split) {
-        if header.is(HeaderName::RESOURCE_PRIORITY) {
+    for line in lines {
+        let is = |name: HeaderName| name.field_on(line).is_some();
+        if is(HeaderName::RESOURCE_PRIORITY) {
             return (Class::Emergency, Reason::EmergencyCall);
         }
-        if header.is(HeaderName::TO) && find_tag(header.value).is_some() {
+        if HeaderName::TO.field_on(line).is_some_and(|to| find_tag(to.value).is_some()) {
             class = (Class::InDialog, Reason::ToTag);
         }
-        let is_credentials =
-            header.is(HeaderName::AUTHORIZATION) || header.is(HeaderName::PROXY_AUTHORIZATION);
+        let is_credentials = is(HeaderName::AUTHORIZATION) || is(HeaderName::PROXY_AUTHORIZATION);
         if is_credentials && class.0 == Class::Original {
             class.1 = Reason::Credentials;
         }
