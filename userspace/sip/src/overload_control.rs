@@ -8,7 +8,6 @@
 use crate::params::{Param, trim_space};
 use crate::refusal::NoReply;
 use crate::reply_writer::Writer;
-use crate::via::TopVia;
 
 /// Steps of the sequence number in a second: its fraction has five digits, the most there may be.
 const STEPS_PER_S: u64 = 100_000;
@@ -27,17 +26,16 @@ pub struct OverloadControl {
 }
 
 impl OverloadControl {
-    /// Whether the client offers control by the `loss` algorithm. `oc` with a value is no offer, but the answer of
-    /// a server (section 4.1).
-    pub(crate) fn is_offered(via: &TopVia<'_>) -> bool {
-        let valueless = |param: &Param<'_>| param.value.is_none();
-        let first = via.params().find(|param| param.name.eq_ignore_ascii_case(b"oc"));
-        first.as_ref().is_some_and(valueless) && via.param("oc-algo").is_some_and(lists_loss)
+    /// Whether a Via with these parameters, the first `oc` and the value of the first `oc-algo`, offers control by the
+    /// `loss` algorithm. `oc` with a value is no offer, but the answer of a server (section 4.1).
+    pub(crate) fn is_offer(oc: &Param<'_>, algo: &[u8]) -> bool {
+        oc.value.is_none() && lists_loss(algo)
     }
 
     /// Whether a parameter of the request is replaced by ours.
     pub(crate) fn replaces(name: &[u8]) -> bool {
-        [&b"oc"[..], b"oc-algo", b"oc-validity", b"oc-seq"].iter().any(|own| name.eq_ignore_ascii_case(own))
+        let is = |own: &[u8]| name.eq_ignore_ascii_case(own);
+        is(b"oc") || is(b"oc-algo") || is(b"oc-validity") || is(b"oc-seq")
     }
 
     /// Writes the four parameters.
@@ -61,10 +59,11 @@ fn lists_loss(list: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::via::TopVia;
 
     fn is_offered(params: &str) -> bool {
         let value = format!("SIP/2.0/UDP pc{params}, SIP/2.0/UDP b;oc;oc-algo=\"loss\"");
-        OverloadControl::is_offered(&TopVia::parse(value.as_bytes()).unwrap())
+        TopVia::parse(value.as_bytes()).unwrap().known.offers_control
     }
 
     #[test]

@@ -33,19 +33,30 @@ struct Essentials<'a> {
     call_id: Header<'a>,
     cseq: Header<'a>,
     cseq_number: &'a [u8],
+    /// Via headers in all.
+    via_count: usize,
 }
 
 impl<'a> Essentials<'a> {
     fn find(lines: HeaderLines<'a>) -> Result<Self, NoReply> {
-        let names =
-            [HeaderName::VIA, HeaderName::FROM, HeaderName::TO, HeaderName::CALL_ID, HeaderName::CSEQ];
-        let mut found = [None; 5];
-        for header in lines.fields() {
-            if let Some(i) = names.iter().position(|name| header.is(*name)) {
-                found[i].get_or_insert(header);
+        let (mut via, mut from, mut to, mut call_id, mut cseq) = (None, None, None, None, None);
+        let mut via_count = 0;
+        for line in lines {
+            if let Some(header) = HeaderName::VIA.field_on(line) {
+                via_count += 1;
+                via.get_or_insert(header);
+            } else if let Some(header) = HeaderName::FROM.field_on(line) {
+                from.get_or_insert(header);
+            } else if let Some(header) = HeaderName::TO.field_on(line) {
+                to.get_or_insert(header);
+            } else if let Some(header) = HeaderName::CALL_ID.field_on(line) {
+                call_id.get_or_insert(header);
+            } else if let Some(header) = HeaderName::CSEQ.field_on(line) {
+                cseq.get_or_insert(header);
             }
         }
-        let [Some(via), Some(from), Some(to), Some(call_id), Some(cseq)] = found else {
+        let (Some(via), Some(from), Some(to), Some(call_id), Some(cseq)) = (via, from, to, call_id, cseq)
+        else {
             return Err(NoReply::MissingHeader);
         };
         let digits = cseq.value.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -54,7 +65,7 @@ impl<'a> Essentials<'a> {
             return Err(NoReply::MissingHeader);
         }
         let via = TopVia::parse(via.value).ok_or(NoReply::BadVia)?;
-        Ok(Self { via, from, to, call_id, cseq, cseq_number })
+        Ok(Self { via, from, to, call_id, cseq, cseq_number, via_count })
     }
 
     /// The method behind the number, by which peers match a response (RFC 3261 section 17.1.3).
@@ -67,7 +78,7 @@ impl<'a> Essentials<'a> {
             call_id: self.call_id.value,
             from_tag: find_tag(self.from.value).unwrap_or(&[]),
             cseq_number: self.cseq_number,
-            branch: self.via.branch(),
+            branch: self.via.known.branch,
         }
     }
 }
@@ -133,7 +144,7 @@ fn write(
         return Err(NoReply::BadSource);
     }
     let lines = HeaderLines::new(&request[start_line.headers_offset..]);
-    let essentials = Essentials::find(lines.clone())?;
+    let essentials = &Essentials::find(lines.clone())?;
     if is_unanswered(essentials.cseq_method()) {
         return Err(NoReply::UnansweredMethod);
     }
@@ -147,7 +158,7 @@ fn write(
 
     let offered = match kind {
         Kind::Refusal(Refusal { control: Some(control), .. }) => {
-            Some(control).filter(|_| OverloadControl::is_offered(&reply.essentials.via))
+            Some(control).filter(|_| reply.essentials.via.known.offers_control)
         }
         _ => None,
     };
@@ -165,7 +176,7 @@ fn write(
 /// Everything that a reply is made of.
 struct Composition<'a> {
     lines: HeaderLines<'a>,
-    essentials: Essentials<'a>,
+    essentials: &'a Essentials<'a>,
     method: Method,
     source: SocketAddr,
     mac: u64,
@@ -214,9 +225,9 @@ fn can_be_replied_to(source: SocketAddr) -> bool {
 /// RFC 3261 section 18.2.2 with RFC 3581 section 4. A `maddr` that leads elsewhere would let anyone aim our
 /// replies at anyone.
 fn destination_of(via: &TopVia<'_>, source: SocketAddr) -> Result<SocketAddr, NoReply> {
-    let port = match (via.param("maddr"), via.param("rport")) {
+    let port = match (via.known.maddr, via.known.has_rport) {
         (Some(maddr), _) if parse_address(maddr) != Some(source.ip()) => return Err(NoReply::ForeignMaddr),
-        (None, Some(_)) => source.port(),
+        (None, true) => source.port(),
         _ => via.port,
     };
     Ok(SocketAddr::new(source.ip(), port))
@@ -232,7 +243,7 @@ impl Composition<'_> {
         };
         writer.formatted(format_args!("SIP/2.0 {} {}\r\n", line.code, line.phrase))?;
         let control_bytes = self.write_vias(writer, control)?;
-        let Essentials { from, call_id, cseq, .. } = &self.essentials;
+        let Essentials { from, call_id, cseq, .. } = self.essentials;
         writer.header(from)?;
         self.write_to(writer)?;
         writer.header(call_id)?;
@@ -253,7 +264,8 @@ impl Composition<'_> {
         control: Option<&OverloadControl>,
     ) -> Result<ControlBytes, NoReply> {
         let mut control_bytes = None;
-        for header in self.lines.clone().fields().filter(|header| header.is(HeaderName::VIA)) {
+        let vias = self.lines.clone().filter_map(|line| HeaderName::VIA.field_on(line));
+        for header in vias.take(self.essentials.via_count) {
             if control_bytes.is_none() {
                 writer.header_name(&header)?;
                 control_bytes = Some(self.write_top_via(writer, control)?);
@@ -276,27 +288,31 @@ impl Composition<'_> {
         let (top, source) = (&self.essentials.via, self.source);
         let mut has_rport = false;
         let mut control_bytes = ControlBytes { read: 0, written: 0 };
-        writer.unfolded(top.head)?;
+        // What stays is copied in as few pieces as possible: `copied` and `at` are offsets in the value.
+        let (mut copied, mut at) = (0, top.head_len);
         for param in top.params() {
-            if param.name.eq_ignore_ascii_case(b"received") {
-                continue;
-            }
-            if param.name.eq_ignore_ascii_case(b"rport") {
-                if !std::mem::replace(&mut has_rport, true) {
-                    writer.formatted(format_args!(";rport={}", source.port()))?;
-                }
-                continue;
-            }
+            let start = at;
+            at += param.whole.len();
+            let is = |name: &[u8]| param.name.eq_ignore_ascii_case(name);
             let is_control = OverloadControl::replaces(param.name);
-            let before = writer.len();
-            if !(is_control && control.is_some()) {
-                writer.unfolded(param.whole)?;
+            if !(is(b"received") || is(b"rport") || is_control) {
+                continue;
+            }
+            writer.unfolded(&top.value[copied..start])?;
+            copied = at;
+            if is(b"rport") && !std::mem::replace(&mut has_rport, true) {
+                writer.formatted(format_args!(";rport={}", source.port()))?;
             }
             if is_control {
+                let before = writer.len();
+                if control.is_none() {
+                    writer.unfolded(param.whole)?;
+                }
                 control_bytes.read += param.whole.len();
                 control_bytes.written += writer.len() - before;
             }
         }
+        writer.unfolded(&top.value[copied..])?;
         let as_sent = top.host.is_some_and(|host| host.to_canonical() == source.ip());
         if has_rport || !as_sent {
             writer.formatted(format_args!(";received={}", source.ip()))?;
