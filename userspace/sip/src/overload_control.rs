@@ -41,12 +41,14 @@ impl OverloadControl {
     /// Writes the four parameters.
     pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Result<(), NoReply> {
         let seconds = (self.seq / STEPS_PER_S).min(SECONDS_MAX);
-        writer.formatted(format_args!(
-            ";oc={};oc-algo=\"loss\";oc-validity={};oc-seq={seconds}.{:05}",
-            self.percent,
-            self.validity_ms,
-            self.seq % STEPS_PER_S
-        ))
+        writer.bytes(b";oc=")?;
+        writer.number(self.percent)?;
+        writer.bytes(b";oc-algo=\"loss\";oc-validity=")?;
+        writer.number(self.validity_ms)?;
+        writer.bytes(b";oc-seq=")?;
+        writer.number(seconds)?;
+        writer.bytes(b".")?;
+        writer.digits(self.seq % STEPS_PER_S, 5)
     }
 }
 

@@ -241,7 +241,11 @@ impl Composition<'_> {
             Kind::Refusal(refusal) => (refusal.line, &[][..]),
             Kind::Response(line, extra) => (*line, *extra),
         };
-        writer.formatted(format_args!("SIP/2.0 {} {}\r\n", line.code, line.phrase))?;
+        writer.bytes(b"SIP/2.0 ")?;
+        writer.number(line.code)?;
+        writer.bytes(b" ")?;
+        writer.bytes(line.phrase.as_bytes())?;
+        writer.bytes(b"\r\n")?;
         let control_bytes = self.write_vias(writer, control)?;
         let Essentials { from, call_id, cseq, .. } = self.essentials;
         writer.header(from)?;
@@ -301,7 +305,8 @@ impl Composition<'_> {
             writer.unfolded(&top.value[copied..start])?;
             copied = at;
             if is(b"rport") && !std::mem::replace(&mut has_rport, true) {
-                writer.formatted(format_args!(";rport={}", source.port()))?;
+                writer.bytes(b";rport=")?;
+                writer.number(source.port())?;
             }
             if is_control {
                 let before = writer.len();
@@ -315,7 +320,8 @@ impl Composition<'_> {
         writer.unfolded(&top.value[copied..])?;
         let as_sent = top.host.is_some_and(|host| host.to_canonical() == source.ip());
         if has_rport || !as_sent {
-            writer.formatted(format_args!(";received={}", source.ip()))?;
+            writer.bytes(b";received=")?;
+            writer.address(source.ip())?;
         }
         if let Some(control) = control {
             let before = writer.len();
@@ -346,7 +352,9 @@ impl Composition<'_> {
         if self.method != Method::Register || "Retry-After: \r\n".len() + digits > room {
             return Ok(());
         }
-        writer.formatted(format_args!("Retry-After: {seconds}\r\n"))
+        writer.bytes(b"Retry-After: ")?;
+        writer.number(seconds)?;
+        writer.bytes(b"\r\n")
     }
 }
 

@@ -3,12 +3,16 @@
 //! Values are copied verbatim but for folds. What a reply says is not here but in `reply`.
 
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use crate::headers::Header;
 use crate::params::is_space;
 use crate::refusal::NoReply;
+
+/// Digits of the largest number of 64 bits.
+const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 
 /// Writes into a buffer up to a limit and says which of the two was too small.
 #[derive(Debug)]
@@ -20,8 +24,9 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Writes into `out`, at most `len_max` bytes.
-    pub(crate) const fn new(out: &'a mut [u8], len_max: usize) -> Self {
-        Self { out, len: 0, len_max }
+    pub(crate) fn new(out: &'a mut [u8], len_max: usize) -> Self {
+        let end = out.len().min(len_max);
+        Self { out: &mut out[..end], len: 0, len_max }
     }
 
     /// Bytes written so far.
@@ -30,21 +35,56 @@ impl<'a> Writer<'a> {
     }
 
     /// Bytes as they are.
+    #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoReply> {
         let end = self.len + bytes.len();
-        if end > self.len_max {
-            return Err(NoReply::LongerThanRequest);
-        }
-        self.out.get_mut(self.len..end).ok_or(NoReply::NoRoom)?.copy_from_slice(bytes);
+        let Some(room) = self.out.get_mut(self.len..end) else {
+            return Err(if end > self.len_max { NoReply::LongerThanRequest } else { NoReply::NoRoom });
+        };
+        room.copy_from_slice(bytes);
         self.len = end;
         Ok(())
     }
 
-    /// Numbers and addresses.
-    pub(crate) fn formatted(&mut self, arguments: std::fmt::Arguments<'_>) -> Result<(), NoReply> {
+    /// A number in decimal.
+    pub(crate) fn number(&mut self, number: impl Into<u64>) -> Result<(), NoReply> {
+        self.digits(number, 1)
+    }
+
+    /// A number in decimal, filled up with zeros in front to at least `len_min` digits, of which there are at most 20.
+    pub(crate) fn digits(&mut self, number: impl Into<u64>, len_min: usize) -> Result<(), NoReply> {
+        let mut digits = [b'0'; DIGITS_MAX];
+        let mut start = DIGITS_MAX;
+        let mut rest = number.into();
+        while rest > 0 {
+            start -= 1;
+            digits[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.bytes(&digits[start.min(DIGITS_MAX - len_min)..])
+    }
+
+    /// An address without brackets.
+    pub(crate) fn address(&mut self, address: IpAddr) -> Result<(), NoReply> {
+        match address {
+            IpAddr::V4(v4) => self.ipv4(v4),
+            IpAddr::V6(v6) => self.ipv6(v6),
+        }
+    }
+
+    fn ipv4(&mut self, address: Ipv4Addr) -> Result<(), NoReply> {
+        let [first, rest @ ..] = address.octets();
+        self.number(first)?;
+        rest.into_iter().try_for_each(|octet| {
+            self.bytes(b".")?;
+            self.number(octet)
+        })
+    }
+
+    fn ipv6(&mut self, address: Ipv6Addr) -> Result<(), NoReply> {
         let mut formatter = Formatter { writer: self, outcome: Ok(()) };
-        // `write_fmt` fails only where `write_str` did, and that left its reason.
-        match formatter.write_fmt(arguments) {
+        // `write!` fails only where `write_str` did, and that left its reason.
+        match write!(formatter, "{address}") {
             Ok(()) => Ok(()),
             Err(std::fmt::Error) => formatter.outcome,
         }
@@ -52,6 +92,10 @@ impl<'a> Writer<'a> {
 
     /// A value with each fold replaced by one space (RFC 3261 section 7.3.1).
     pub(crate) fn unfolded(&mut self, value: &[u8]) -> Result<(), NoReply> {
+        // Hardly any value is folded.
+        if memchr2(b'\r', b'\n', value).is_none() {
+            return self.bytes(value);
+        }
         let mut rest = value;
         while let Some(line_feed) = memchr(b'\n', rest) {
             let line = &rest[..line_feed];
@@ -99,7 +143,38 @@ impl std::fmt::Write for Formatter<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), NoReply>) -> String {
+        let mut out = [0; 64];
+        let mut writer = Writer::new(&mut out, 64);
+        write(&mut writer).unwrap();
+        let len = writer.len();
+        String::from_utf8(out[..len].to_vec()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_and_addresses_are_those_of_the_standard_library(
+            // Shifted, so that there are numbers of every length.
+            (number, shift) in (any::<u64>(), 0..64),
+            len_min in 1_usize..=20,
+            address: IpAddr,
+        ) {
+            let number: u64 = number >> shift;
+            prop_assert_eq!(written(|writer| writer.number(number)), number.to_string());
+            prop_assert_eq!(written(|writer| writer.digits(number, len_min)), format!("{number:0len_min$}"));
+            prop_assert_eq!(written(|writer| writer.address(address)), address.to_string());
+        }
+    }
+
+    #[test]
+    fn the_smallest_and_the_largest_number_are_written() {
+        assert_eq!(written(|writer| writer.number(0_u8)), "0");
+        assert_eq!(written(|writer| writer.number(u64::MAX)), u64::MAX.to_string());
+    }
 
     fn unfolded(value: &[u8]) -> Result<Vec<u8>, NoReply> {
         let mut out = [0; 64];
@@ -128,8 +203,10 @@ mod tests {
         assert_eq!(Writer::new(&mut out, 4).bytes(b"12345"), Err(NoReply::LongerThanRequest));
         assert_eq!(Writer::new(&mut out, 99).bytes(b"123456789"), Err(NoReply::NoRoom));
         let mut writer = Writer::new(&mut out, 4);
-        assert_eq!(writer.formatted(format_args!("{}{}", 12, 345)), Err(NoReply::LongerThanRequest));
-        assert_eq!(Writer::new(&mut out, 5).formatted(format_args!("{}{}", 12, 345)), Ok(()));
+        assert_eq!(writer.number(12_345_u32), Err(NoReply::LongerThanRequest));
+        assert_eq!(writer.address(Ipv6Addr::LOCALHOST.into()), Ok(()));
+        assert_eq!(writer.address(Ipv6Addr::LOCALHOST.into()), Err(NoReply::LongerThanRequest));
+        assert_eq!(Writer::new(&mut out, 5).number(12_345_u32), Ok(()));
         assert_eq!(&out[..5], b"12345");
     }
 }
