@@ -57,7 +57,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         rustix::process::geteuid().is_root(),
         "the bench makes network namespaces and loads BPF programs: run it as root"
     );
-    let scenarios = chosen(scenario::all()?, &arguments.only)?;
+    let scenarios = chosen(scenario::all()?, &arguments.only, arguments.quick)?;
     let stop = catch_signals()?;
     // Opened first: a run of minutes must not end at a folder that is not there.
     let json = arguments.json.as_deref().map(create).transpose()?;
@@ -80,7 +80,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // A stage of its own: no scenario finds what another has left.
         let room = || -> anyhow::Result<Room<'_>> {
             Ok(Room {
-                stage: Stage::set_up()?,
+                stage: Stage::set_up(scenario.queues)?,
                 programs: &programs,
                 quick: arguments.quick,
                 stop: Arc::clone(&stop),
@@ -132,8 +132,8 @@ fn caught(work: impl FnOnce() -> anyhow::Result<Found>) -> anyhow::Result<Found>
     })
 }
 
-/// The scenarios of these names, or all.
-fn chosen(all: Vec<Scenario>, names: &[String]) -> anyhow::Result<Vec<Scenario>> {
+/// The scenarios of these names, or all that belong to such a run.
+fn chosen(all: Vec<Scenario>, names: &[String], quick: bool) -> anyhow::Result<Vec<Scenario>> {
     let unknown = names.iter().find(|name| all.iter().all(|scenario| scenario.name != **name));
     let known: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
     ensure!(
@@ -142,7 +142,11 @@ fn chosen(all: Vec<Scenario>, names: &[String]) -> anyhow::Result<Vec<Scenario>>
         unknown.map_or("", |n| n),
         known.join(", ")
     );
-    Ok(all.into_iter().filter(|scenario| names.is_empty() || names.contains(&scenario.name)).collect())
+    let is_chosen = |scenario: &Scenario| match names {
+        [] => !(quick && scenario.only_full),
+        names => names.contains(&scenario.name),
+    };
+    Ok(all.into_iter().filter(is_chosen).collect())
 }
 
 /// A file to be written at the end; one that never is leaves nothing behind.
@@ -207,10 +211,18 @@ mod tests {
     #[test]
     fn scenarios_are_chosen_by_name_and_an_unknown_one_is_refused_with_the_known() {
         let all = || scenario::all().expect("all can be read");
-        assert_eq!(chosen(all(), &[]).expect("all").len(), all().len());
-        let one = chosen(all(), &["drain".to_owned()]).expect("one");
+        assert_eq!(chosen(all(), &[], false).expect("all").len(), all().len());
+        let one = chosen(all(), &["drain".to_owned()], true).expect("one");
         assert_eq!((one.len(), one[0].name.as_str()), (1, "drain"));
-        let error = chosen(all(), &["drian".to_owned()]).expect_err("unknown").to_string();
+        let error = chosen(all(), &["drian".to_owned()], false).expect_err("unknown").to_string();
         assert!(error.contains("drian") && error.contains("shed_original"), "{error}");
+    }
+
+    #[test]
+    fn a_quick_run_leaves_the_long_scenarios_out_unless_they_are_named() {
+        let all = || scenario::all().expect("all can be read");
+        let quick = chosen(all(), &[], true).expect("some");
+        assert!(quick.iter().all(|scenario| !scenario.only_full) && quick.len() < all().len());
+        assert_eq!(chosen(all(), &["table".to_owned()], true).expect("one").len(), 1);
     }
 }

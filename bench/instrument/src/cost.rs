@@ -37,8 +37,7 @@ impl Usage {
         let mut sum = Self::default();
         for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
             let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            let ran = read("schedstat");
-            sum.task_clock_ns += ran.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+            sum.task_clock_ns += ran_ns(&read("schedstat")).unwrap_or(0);
             sum.wake_ups += field(&read("status"), "voluntary_ctxt_switches:").unwrap_or(0);
         }
         sum.resident_kib =
@@ -64,6 +63,25 @@ impl Usage {
     }
 }
 
+/// CPU time of the threads of a process whose name begins so, nanoseconds.
+pub(crate) fn task_clock_ns_of_threads(pid: u32, prefix: &str) -> anyhow::Result<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("no process {pid}"))?;
+    let clocks: Vec<u64> = tasks
+        .flatten()
+        .filter(|task| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with(prefix))
+        })
+        .filter_map(|task| ran_ns(&fs::read_to_string(task.path().join("schedstat")).ok()?))
+        .collect();
+    anyhow::ensure!(!clocks.is_empty(), "process {pid} has no thread {prefix}…");
+    Ok(clocks.iter().sum())
+}
+
+/// The first number of `schedstat`: nanoseconds on a CPU.
+fn ran_ns(schedstat: &str) -> Option<u64> {
+    schedstat.split(' ').next()?.parse().ok()
+}
+
 /// The process group in `/proc/PID/stat`: the third field behind the name, which may hold anything but ends with the
 /// last bracket.
 fn group_of(stat: &str) -> Option<u32> {
@@ -77,7 +95,7 @@ fn field(status: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, field, group_of};
+    use super::{Usage, field, group_of, ran_ns, task_clock_ns_of_threads};
 
     #[test]
     fn a_name_with_brackets_and_blanks_does_not_hide_the_group() {
@@ -91,6 +109,28 @@ mod tests {
         assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(4));
         assert_eq!(field(status, "VmRSS:"), Some(123));
         assert_eq!(field(status, "VmHWM:"), None);
+    }
+
+    #[test]
+    fn threads_are_told_by_their_names() {
+        assert_eq!(ran_ns("123 4 5\n"), Some(123));
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().name("diligent-1".to_owned()).spawn(move || {
+            let begin = std::time::Instant::now();
+            while begin.elapsed().as_millis() < 20 {
+                std::hint::spin_loop();
+            }
+            go.send(()).expect("somebody waits");
+            std::thread::park();
+        });
+        let thread = thread.expect("a thread");
+        wait.recv().expect("it has worked");
+        let ns = task_clock_ns_of_threads(std::process::id(), "diligent-").expect("it is there");
+        thread.thread().unpark();
+        thread.join().expect("ended");
+        // Others may have had the core meanwhile.
+        assert!((1_000_000..1_000_000_000).contains(&ns), "{ns}");
+        assert!(task_clock_ns_of_threads(std::process::id(), "lazy-").is_err());
     }
 
     #[test]

@@ -176,23 +176,30 @@ impl Generator {
     /// Offers so many packets at an even rate, in small bursts. `elapsed` is what it took, which is longer if the rate is
     /// above what can be offered.
     pub(crate) fn run_at(&self, rate_per_s: f64, packets: u64) -> anyhow::Result<Offered> {
-        self.count_arrived(packets, || {
-            let begin = Instant::now();
-            let mut offered = 0;
-            while offered < packets {
-                let due = ((begin.elapsed() + TICK).as_secs_f64() * rate_per_s) as u64;
-                let now = due.min(packets).saturating_sub(offered).min(CALL_FRAMES_MAX);
-                if now > 0 {
-                    self.call(now)?;
-                    offered += now;
-                }
-                let next = Duration::from_secs_f64(offered as f64 / rate_per_s);
-                if let Some(early) = next.checked_sub(begin.elapsed()) {
-                    std::thread::sleep(early.min(TICK));
-                }
+        self.count_arrived(packets, || self.pace(rate_per_s, packets))
+    }
+
+    /// As [`Self::run_at`], on the generator's core, for who runs several at a time and counts what has arrived of all.
+    pub(crate) fn run_uncounted_at(&self, rate_per_s: f64, packets: u64) -> anyhow::Result<Duration> {
+        on_core(self.core, || self.pace(rate_per_s, packets))
+    }
+
+    fn pace(&self, rate_per_s: f64, packets: u64) -> anyhow::Result<Duration> {
+        let begin = Instant::now();
+        let mut offered = 0;
+        while offered < packets {
+            let due = ((begin.elapsed() + TICK).as_secs_f64() * rate_per_s) as u64;
+            let now = due.min(packets).saturating_sub(offered).min(CALL_FRAMES_MAX);
+            if now > 0 {
+                self.call(now)?;
+                offered += now;
             }
-            Ok(begin.elapsed())
-        })
+            let next = Duration::from_secs_f64(offered as f64 / rate_per_s);
+            if let Some(early) = next.checked_sub(begin.elapsed()) {
+                std::thread::sleep(early.min(TICK));
+            }
+        }
+        Ok(begin.elapsed())
     }
 
     /// Does a run on the core, and finds out what has arrived of it.

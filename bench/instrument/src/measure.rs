@@ -1,5 +1,6 @@
 //! The kinds of measurement; each turns a scenario into rows.
 
+mod curve;
 mod drain;
 mod goodput;
 mod handoff;
@@ -7,6 +8,7 @@ mod idle;
 mod in_kernel;
 mod latency;
 mod refusal;
+mod workers;
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -69,6 +71,8 @@ impl Room<'_> {
             Measure::Refusals => refusal::measure(self, scenario, Counted::Requests),
             Measure::Latency => latency::measure(self, scenario),
             Measure::Idle => idle::measure(self, scenario),
+            Measure::Curve => curve::measure(self, scenario),
+            Measure::Workers => workers::measure(self, scenario),
         }
     }
 
@@ -132,7 +136,17 @@ impl Guarded {
     /// Starts sipweir and sends what the scenario wants sent before anything is measured.
     fn start(room: &Room<'_>, scenario: &Scenario) -> anyhow::Result<Self> {
         let generator = room.generator(scenario, Wire::Guarded)?;
-        let subject = Subject::start(&room.stage.server, &scenario.sipweir)?;
+        Self::start_with(room, scenario, &scenario.sipweir, generator)
+    }
+
+    /// The same with a configuration of one's own and a generator that is there.
+    fn start_with(
+        room: &Room<'_>,
+        scenario: &Scenario,
+        configuration: &str,
+        generator: Generator,
+    ) -> anyhow::Result<Self> {
+        let subject = Subject::start(&room.stage.server, configuration)?;
         let mut guarded = Self { subject, generator };
         if let Some(prime) = &scenario.prime {
             guarded.prime(prime.packets).context("while priming")?;

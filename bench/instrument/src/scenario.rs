@@ -4,6 +4,7 @@
 //! offered, and a run in which the counters say otherwise is no measurement.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use crate::generator::{Offered, Slot, Stream};
 use crate::subject::Decision;
 
 /// Name and text of every scenario, in the order in which they are run.
-const TEXTS: [(&str, &str); 10] = [
+const TEXTS: [(&str, &str); 14] = [
     ("shed_original", include_str!("../scenarios/shed_original.toml")),
     ("absorb_copy", include_str!("../scenarios/absorb_copy.toml")),
     ("mixed_flood", include_str!("../scenarios/mixed_flood.toml")),
@@ -24,6 +25,10 @@ const TEXTS: [(&str, &str); 10] = [
     ("goodput", include_str!("../scenarios/goodput.toml")),
     ("latency", include_str!("../scenarios/latency.toml")),
     ("idle_cpu", include_str!("../scenarios/idle_cpu.toml")),
+    ("table", include_str!("../scenarios/table.toml")),
+    ("services", include_str!("../scenarios/services.toml")),
+    ("services_calm", include_str!("../scenarios/services_calm.toml")),
+    ("two_workers", include_str!("../scenarios/two_workers.toml")),
 ];
 
 /// Which file of `measure/` does it.
@@ -38,6 +43,8 @@ pub(crate) enum Measure {
     Replies,
     Latency,
     Idle,
+    Curve,
+    Workers,
 }
 
 /// A size of the full and of the quick run.
@@ -73,6 +80,12 @@ pub(crate) struct Scenario {
     pub(crate) what: String,
     pub(crate) measure: Measure,
     pub(crate) rounds: Sizes,
+    /// Left out of a quick run, unless it is named.
+    #[serde(default)]
+    pub(crate) only_full: bool,
+    /// Of the guarded wire.
+    #[serde(default = "one_queue")]
+    pub(crate) queues: u32,
     /// Offered in each round, by each side.
     #[serde(default = "nothing")]
     pub(crate) packets: Sizes,
@@ -89,6 +102,11 @@ pub(crate) struct Scenario {
     #[serde(default)]
     pub(crate) expect: Vec<Expected>,
     pub(crate) calls: Option<CallsPlan>,
+    pub(crate) curve: Option<CurvePlan>,
+}
+
+fn one_queue() -> u32 {
+    1
 }
 
 fn nothing() -> Sizes {
@@ -128,6 +146,63 @@ pub(crate) struct SlotPlan {
     pub(crate) template: u8,
     /// See [`Slot::copy_of`].
     pub(crate) copy_of: Option<u32>,
+}
+
+/// What grows, and how far.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CurvePlan {
+    pub(crate) parameter: Parameter,
+    /// The first is what the others are compared with.
+    pub(crate) points: Vec<u16>,
+}
+
+/// A dimension of the configuration.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Parameter {
+    /// `transactions.memory_mib`.
+    TableMib,
+    /// How many services: `main`, to which everything is sent, comes last, each of the others has a port of its own.
+    Services,
+}
+
+impl Parameter {
+    /// What the row of a point is called behind the scenario's name.
+    pub(crate) fn label(self, point: u16) -> String {
+        match self {
+            Self::TableMib => format!("{point}_mib"),
+            Self::Services => point.to_string(),
+        }
+    }
+
+    /// The configuration with this many of it.
+    pub(crate) fn set(self, configuration: &str, point: u16) -> anyhow::Result<String> {
+        let mut all: toml::Table = toml::from_str(configuration).context("sipweir's configuration")?;
+        match self {
+            Self::TableMib => {
+                let table = toml::Table::from_iter([("memory_mib".to_owned(), i64::from(point).into())]);
+                all.insert("transactions".to_owned(), table.into());
+            }
+            Self::Services => {
+                let services = all.get_mut("service").and_then(toml::Value::as_table_mut);
+                let services = services.context("no [service]")?;
+                let main =
+                    services.get("main").and_then(toml::Value::as_table).context("no [service.main]")?;
+                let main = main.clone();
+                let listen = main.get("listen").and_then(toml::Value::as_str).context("no listen")?;
+                let listen: SocketAddr = listen.parse().context("listen")?;
+                for number in 1..point {
+                    let mut other = main.clone();
+                    let address = SocketAddr::new(listen.ip(), listen.port() + number);
+                    other.insert("listen".to_owned(), address.to_string().into());
+                    // Services are in the order of their names.
+                    services.insert(format!("a{number:02}"), other.into());
+                }
+            }
+        }
+        toml::to_string(&all).context("sipweir's configuration")
+    }
 }
 
 /// What callers do.
@@ -248,7 +323,7 @@ pub(crate) fn check(
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Decision, Expected, all, check};
+    use super::{Decision, Expected, Parameter, all, check};
     use crate::frame::Flow;
 
     fn decision(name: &str) -> Decision {
@@ -279,6 +354,25 @@ mod tests {
             let shares: f64 = scenario.expect.iter().map(|expected| expected.share).sum();
             assert!(scenario.expect.is_empty() || (shares - 1.0).abs() < 1e-9, "{}: {shares}", scenario.name);
         }
+    }
+
+    #[test]
+    fn a_point_of_a_curve_changes_what_it_says_and_nothing_else() {
+        let text =
+            "interface = \"eth0\"\n[service.main]\nlisten = \"10.77.0.2:5060\"\nhandoff = \"kernel\"\n";
+        let table = Parameter::TableMib.set(text, 64).expect("a configuration");
+        assert!(table.starts_with(text.lines().next().expect("a line")), "{table}");
+        assert!(table.contains("[transactions]\nmemory_mib = 64\n"), "{table}");
+        let services: toml::Table =
+            toml::from_str(&Parameter::Services.set(text, 3).expect("a configuration")).expect("TOML");
+        let services = services["service"].as_table().expect("services");
+        let listen: Vec<_> = services.iter().map(|(name, s)| (name.as_str(), s["listen"].as_str())).collect();
+        let expected = [("a01", "5061"), ("a02", "5062"), ("main", "5060")];
+        for ((name, listen), (expected, port)) in listen.iter().zip(expected) {
+            assert_eq!((*name, *listen), (expected, Some(format!("10.77.0.2:{port}").as_str())));
+        }
+        assert_eq!(listen.len(), 3);
+        assert!(services.values().all(|service| service["handoff"].as_str() == Some("kernel")));
     }
 
     #[test]

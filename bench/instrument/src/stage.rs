@@ -104,8 +104,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Sets the stage. The calling thread is among the callers from then on.
-    pub(crate) fn set_up() -> anyhow::Result<Self> {
+    /// Sets the stage; the guarded wire has so many queues, the other has one. The calling thread is among the callers from
+    /// then on.
+    pub(crate) fn set_up(queues: u32) -> anyhow::Result<Self> {
         let cores = cores()?;
         strike_leftovers()?;
         let (callers, server) = (NetNs::with_prefix(PREFIX, "callers"), NetNs::with_prefix(PREFIX, "server"));
@@ -114,6 +115,7 @@ impl Stage {
                 device: wire.device(),
                 ipv4: [wire.ipv4(CALLER), wire.ipv4(SERVER)],
                 ipv6: Some([wire.ipv6(CALLER.into()), wire.ipv6(SERVER.into())]),
+                queues: if wire == Wire::Guarded { queues } else { 1 },
                 ..LinkPlan::default()
             };
             let link = Link::between(&callers, &server, &plan);

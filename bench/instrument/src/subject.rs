@@ -7,12 +7,15 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use sipweir_tests::{NetNs, Sipweir};
 
-use crate::cost::Usage;
+use crate::cost::{Usage, task_clock_ns_of_threads};
 
 /// The kernel's counters of lost packets are read once a second by the worker.
 const SETTLING: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(20);
 const SHORT_LOOK: Duration = Duration::from_millis(1);
+
+/// How sipweir names the threads of its workers.
+const WORKER_THREADS: &str = "worker-q";
 
 /// What the XDP program decided: class, verdict, reason.
 pub(crate) type Decision = (String, String, String);
@@ -149,7 +152,12 @@ impl Subject {
         Usage::of_group(self.process.id())
     }
 
-    /// The state of the gate of its one service.
+    /// CPU time of its workers alone, nanoseconds: without the thread that tells the status.
+    pub(crate) fn workers_task_clock_ns(&self) -> anyhow::Result<u64> {
+        task_clock_ns_of_threads(self.process.id(), WORKER_THREADS)
+    }
+
+    /// The state of the gate of its service `main`.
     pub(crate) fn gate(&mut self) -> String {
         let status = self.process.status();
         status.pointer("/services/main/gate/state").and_then(Value::as_str).unwrap_or_default().to_owned()

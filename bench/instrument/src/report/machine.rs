@@ -37,7 +37,7 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
             memory_mib: memory_mib(&file("/proc/meminfo")),
             load: file("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
-            network: "veth pairs between two network namespaces, one queue",
+            network: "veth pairs between two network namespaces",
         }
     }
 }
