@@ -18,6 +18,7 @@ pub mod random;
 pub mod service;
 pub mod simulate;
 pub mod thresholds;
+pub mod tune;
 
 mod elimination;
 mod geometric;

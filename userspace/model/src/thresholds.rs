@@ -95,12 +95,12 @@ pub enum OutOfReach {
 }
 
 /// Rounded up to four digits.
-fn up(value: f64) -> f64 {
+pub(crate) fn up(value: f64) -> f64 {
     rounded(value, f64::ceil)
 }
 
 /// Rounded down to four digits.
-fn down(value: f64) -> f64 {
+pub(crate) fn down(value: f64) -> f64 {
     rounded(value, f64::floor)
 }
 

@@ -19,6 +19,10 @@
 //! probability λ_k π0(H−1,k)/f; its moments and its transform are collected on the states with s ≥ 1 and inverted
 //! numerically (`inversion.rs`).
 //!
+//! Where a refusal costs the server c services, it serves while r of the originals are refused at rate μ − c r λ_k only:
+//! r is 0, 1−q and 1 in the three states. That takes refusals for a drain that runs beside service; in fact they come one by
+//! one and in between, which matters only where c is not far below 1.
+//!
 //! # Source
 //!
 //! Model and check as in `hysteresis.rs`; equal rates in all phases give its rows.
@@ -29,7 +33,7 @@ use overload::{GateState, Levels};
 use crate::elimination::{BandedChain, Rate};
 use crate::hysteresis::{Equilibrium, Hysteresis, ReturnTime, StateProbability};
 use crate::inversion::Law;
-use crate::mmpp::Mmpp;
+use crate::mmpp::{Mmpp, Phase};
 use crate::numeric::{log_sum_exp, sum};
 use crate::parameter::ParameterError;
 
@@ -45,6 +49,7 @@ pub struct ModulatedHysteresis {
     arrivals: Mmpp,
     service_rate_per_s: f64,
     share: f64,
+    refusal_cost: f64,
 }
 
 impl ModulatedHysteresis {
@@ -65,12 +70,41 @@ impl ModulatedHysteresis {
             let range = format!("at most {} with {phases} phases", KEPT_MAX / kept_per_place);
             return Err(ParameterError::new("buffer", levels.buffer(), range));
         }
-        Ok(Self { levels: simple.levels, arrivals, service_rate_per_s, share })
+        Ok(Self { levels: simple.levels, arrivals, service_rate_per_s, share, refusal_cost: 0.0 })
+    }
+
+    /// The same where each refusal costs the server this many services.
+    ///
+    /// # Errors
+    /// When the refusals alone would take the whole server in some phase.
+    pub fn with_refusal_cost(self, services: f64) -> Result<Self, ParameterError> {
+        let highest_per_s = self.arrivals.phases().iter().map(|phase| phase.rate_per_s).fold(0.0, f64::max);
+        if !(services >= 0.0 && services * highest_per_s < self.service_rate_per_s) {
+            let range = format_args!("at least 0 and below {}", self.service_rate_per_s / highest_per_s);
+            return Err(ParameterError::new("reply-cost", services, range));
+        }
+        Ok(Self { refusal_cost: services, ..self })
+    }
+
+    /// What the server serves per second in this state and phase.
+    fn service_rate_in(&self, gate: GateState, phase: &Phase) -> f64 {
+        let refused = match gate {
+            GateState::Normal => 0.0,
+            GateState::Overload => 1.0 - self.share,
+            GateState::Discard => 1.0,
+        };
+        (-self.refusal_cost * refused).mul_add(phase.rate_per_s, self.service_rate_per_s)
     }
 
     /// Solves the model, with the law of R where its quantiles do not take too long.
     #[must_use]
     pub fn solve(&self) -> (Equilibrium, Option<ReturnTime>) {
+        let (equilibrium, begins) = self.equilibrium();
+        (equilibrium, self.return_time(&begins))
+    }
+
+    /// Solves the model, and says in which phases overload begins, by their probabilities.
+    pub(crate) fn equilibrium(&self) -> (Equilibrium, Vec<f64>) {
         let phases = self.arrivals.phases();
         let places = Places { levels: self.levels, phases: phases.len(), normal: true };
         let logs = self.chain::<f64>(&places, |rate| rate).equilibrium();
@@ -110,8 +144,7 @@ impl ModulatedHysteresis {
             .map(|(gate, n, k)| logs[places.state(gate, n, k)])
             .collect();
         let times_s = [(log_sum_exp(&shed) - log_changes).exp(), 1.0 / changes_per_s];
-        let equilibrium = Equilibrium::new(states, times_s, rejected, admitted_per_s, distribution);
-        (equilibrium, self.return_time(&begins))
+        (Equilibrium::new(states, times_s, rejected, admitted_per_s, distribution), begins)
     }
 
     /// The law of R from the phases in which it begins. None where a transform takes too long, or where bursts that
@@ -123,7 +156,10 @@ impl ModulatedHysteresis {
         if steps > TRANSFORM_STEPS_MAX || !begins.iter().all(|chance| chance.is_finite()) {
             return None;
         }
-        let exits = |state: usize| if state < phases { self.service_rate_per_s } else { 0.0 };
+        let exits = |state: usize| {
+            let phase = self.arrivals.phases().get(state);
+            phase.map_or(0.0, |phase| self.service_rate_in(GateState::Overload, phase))
+        };
         let first = places.state(GateState::Overload, self.levels.high(), 0);
         let chain = self.chain::<f64>(&places, |rate| rate);
         let collect =
@@ -172,8 +208,8 @@ impl ModulatedHysteresis {
                 if share * phase.rate_per_s > 0.0 {
                     chain.add(here, places.state(up.0, up.1, k), number(share * phase.rate_per_s));
                 }
-                if let Some((gate, n)) = down {
-                    chain.add(here, places.state(gate, n, k), number(self.service_rate_per_s));
+                if let Some((to, n)) = down {
+                    chain.add(here, places.state(to, n, k), number(self.service_rate_in(gate, phase)));
                 }
             }
             for (from, to, rate_per_s) in self.arrivals.changes() {

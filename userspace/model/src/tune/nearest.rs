@@ -1,0 +1,207 @@
+//! Impossible wishes: which limit cannot be met, and the nearest that can.
+//!
+//! A limit alone is at fault if there are settings once it is relaxed; how far it must be is found by halving between what
+//! was wished and the extreme. Where no single limit helps, limits are given up one after the other until there are
+//! settings, and then each is taken back as far as the others allow.
+
+use std::fmt;
+
+use super::search::is_possible;
+use super::{Demand, LOAD_MIN, Peak, RATE_MAX};
+use crate::parameter::ParameterError;
+use crate::thresholds::{down, up};
+
+/// What may have to give way. The names are those of the options of `sipweir tune`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// γ2.
+    MinCycle,
+    /// γ1.
+    MaxDiscard,
+    /// W.
+    MaxWait,
+    /// c.
+    ReplyCost,
+    /// λ/μ.
+    PeakLoad,
+    /// λ.
+    PeakRate,
+    /// μ, with the peak as a multiple of it.
+    ServiceRate,
+}
+
+/// Halving ends when the two sides are as near as this to each other; four digits are shown.
+const PRECISION: f64 = 1e-5;
+/// Takes the place of 0 where numbers are compared by their logarithms.
+const ZERO: f64 = 1e-12;
+
+/// One limit that cannot be met.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unmet {
+    /// Which.
+    pub limit: Limit,
+    /// What was wished.
+    pub wanted: f64,
+    /// The nearest that can be, rounded to where it can.
+    pub nearest: f64,
+}
+
+/// Wishes that cannot be met all together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Impossible {
+    /// What must give way. Never empty.
+    pub unmet: Vec<Unmet>,
+    /// All of them must; otherwise one of them, as you like, and all else stays as wished.
+    pub together: bool,
+}
+
+impl std::error::Error for Impossible {}
+
+impl fmt::Display for Impossible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, unmet) in self.unmet.iter().enumerate() {
+            let Unmet { limit, wanted, nearest } = unmet;
+            let (name, bound) = (limit.name(), if limit.is_least() { "most" } else { "least" });
+            match (number, self.together) {
+                (0, _) => write!(f, "--{name} {wanted} cannot be met: it must be at {bound} {nearest}")?,
+                (_, false) => write!(f, ", or --{name} at {bound} {nearest} instead of {wanted}")?,
+                (_, true) => write!(f, ", and --{name} at {bound} {nearest} instead of {wanted}")?,
+            }
+        }
+        if !self.together {
+            write!(f, "; all else can stay as it is")?;
+        }
+        Ok(())
+    }
+}
+
+impl Limit {
+    /// Wishes, in the order in which they are given up.
+    const WISHES: [Self; 3] = [Self::MinCycle, Self::MaxDiscard, Self::MaxWait];
+    /// What is given, and may have to change where no wish helps.
+    const GIVEN: [Self; 4] = [Self::ReplyCost, Self::PeakLoad, Self::PeakRate, Self::ServiceRate];
+
+    /// The option's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MinCycle => "min-cycle",
+            Self::MaxDiscard => "max-discard",
+            Self::MaxWait => "max-wait",
+            Self::ReplyCost => "reply-cost",
+            Self::PeakLoad => "peak-load",
+            Self::PeakRate => "peak-rate",
+            Self::ServiceRate => "service-rate",
+        }
+    }
+
+    /// Whether the nearest that can be met lies below what was wished.
+    #[must_use]
+    pub const fn is_least(self) -> bool {
+        matches!(self, Self::MinCycle | Self::ReplyCost | Self::PeakLoad | Self::PeakRate)
+    }
+
+    /// What was wished; none if nothing was.
+    fn wanted(self, demand: &Demand) -> Option<f64> {
+        match (self, &demand.peak) {
+            (Self::MinCycle, _) => demand.min_cycle_s,
+            (Self::MaxDiscard, _) => Some(demand.max_discard),
+            (Self::MaxWait, _) => Some(demand.max_wait_s),
+            (Self::ReplyCost, _) => Some(demand.reply_cost).filter(|cost| *cost > 0.0),
+            (Self::PeakLoad, Peak::Load(load)) => Some(*load),
+            (Self::PeakRate, Peak::Rate(rate_per_s)) => Some(*rate_per_s),
+            (Self::PeakLoad | Self::PeakRate, _) => None,
+            (Self::ServiceRate, _) => Some(demand.service_rate_per_s),
+        }
+    }
+
+    /// The limit that is easiest to meet.
+    fn easiest(self, demand: &Demand) -> f64 {
+        match self {
+            Self::MinCycle | Self::ReplyCost => 0.0,
+            Self::MaxDiscard => 1.0,
+            Self::MaxWait => demand.longest_wait_s(),
+            Self::PeakLoad => LOAD_MIN,
+            Self::PeakRate => LOAD_MIN * demand.service_rate_per_s,
+            // Where the peak is given as a rate the load must stay one that the models take.
+            Self::ServiceRate => match demand.peak {
+                Peak::Load(load) => RATE_MAX / load.max(1.0),
+                Peak::Rate(_) | Peak::Phases(_) => RATE_MAX.min(demand.peak_rate_per_s() / LOAD_MIN),
+            },
+        }
+    }
+
+    /// The demand with another value of it.
+    pub(super) fn set(self, demand: &Demand, value: f64) -> Demand {
+        let mut changed = demand.clone();
+        match self {
+            Self::MinCycle => changed.min_cycle_s = Some(value),
+            Self::MaxDiscard => changed.max_discard = value,
+            Self::MaxWait => changed.max_wait_s = value,
+            Self::ReplyCost => changed.reply_cost = value,
+            Self::PeakLoad => changed.peak = Peak::Load(value),
+            Self::PeakRate => changed.peak = Peak::Rate(value),
+            Self::ServiceRate => changed.service_rate_per_s = value,
+        }
+        changed
+    }
+
+    /// The nearest value that can be met; none if no value can.
+    fn nearest(self, demand: &Demand) -> Result<Option<Unmet>, ParameterError> {
+        let Some(wanted) = self.wanted(demand) else { return Ok(None) };
+        let possible = |value: f64| is_possible(&self.set(demand, value));
+        let mut near = self.easiest(demand);
+        if !possible(near)? {
+            return Ok(None);
+        }
+        let mut far = wanted;
+        let apart = |near: f64, far: f64| (near.max(ZERO) / far.max(ZERO)).ln().abs() > PRECISION;
+        while apart(near, far) {
+            let middle = (near.max(ZERO) * far.max(ZERO)).sqrt();
+            if possible(middle)? { near = middle } else { far = middle }
+        }
+        let rounded = match near {
+            near if near <= ZERO => near,
+            near if self.is_least() => down(near),
+            near => up(near),
+        };
+        let nearest = if possible(rounded)? { rounded } else { near };
+        Ok(Some(Unmet { limit: self, wanted, nearest }))
+    }
+}
+
+/// What must give way.
+pub(super) fn impossible(demand: &Demand) -> Result<Impossible, ParameterError> {
+    for limits in [&Limit::WISHES[..], &Limit::GIVEN[..]] {
+        let mut unmet = Vec::new();
+        for limit in limits {
+            unmet.extend(limit.nearest(demand)?);
+        }
+        if !unmet.is_empty() {
+            return Ok(Impossible { unmet, together: false });
+        }
+    }
+    let mut relaxed = demand.clone();
+    let mut given_up = Vec::new();
+    for limit in Limit::WISHES.into_iter().chain(Limit::GIVEN) {
+        if let Some(wanted) = limit.wanted(demand) {
+            relaxed = limit.set(&relaxed, limit.easiest(&relaxed));
+            given_up.push((limit, wanted));
+            if is_possible(&relaxed)? {
+                break;
+            }
+        }
+    }
+    let mut unmet = Vec::new();
+    // What is given is kept as far as it goes, and wishes give way.
+    for (limit, wanted) in given_up.into_iter().rev() {
+        let as_wished = limit.set(&relaxed, wanted);
+        if is_possible(&as_wished)? {
+            relaxed = as_wished;
+        } else if let Some(found) = limit.nearest(&as_wished)? {
+            relaxed = limit.set(&relaxed, found.nearest);
+            unmet.push(found);
+        }
+    }
+    Ok(Impossible { unmet, together: true })
+}
