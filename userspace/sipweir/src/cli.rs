@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
 use crate::sip_helper::{self, SipHelper};
-use crate::{classify, control, demo, experiment, model, netdev, run, simulate};
+use crate::{classify, control, demo, experiment, model, netdev, run, simulate, tune};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -54,6 +54,8 @@ enum Command {
     Model(model::Args),
     /// Simulate a plan: mechanisms compared over the gates and the waiting line that run live.
     Simulate(simulate::Args),
+    /// Recommend thresholds, share and `max_wait` for a server, its peak and your limits.
+    Tune(tune::Args),
 }
 
 /// Error of the call or the configuration.
@@ -101,6 +103,7 @@ pub fn main() -> ExitCode {
             Err(error) => fail(USAGE, &error),
         },
         Command::Simulate(args) => simulate::main(&args),
+        Command::Tune(args) => tune::main(&args),
     }
 }
 
@@ -116,7 +119,7 @@ fn helper_of_host(config: &Config, paths: &sip_helper::Paths) -> Option<SipHelpe
     netdev::Interface::find(&config.interface).ok().and_then(|_interface| SipHelper::find(paths))
 }
 
-fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     print_text(&text)

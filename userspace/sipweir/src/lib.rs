@@ -37,5 +37,6 @@ pub mod demo;
 pub mod experiment;
 pub mod model;
 pub mod simulate;
+pub mod tune;
 
 mod page;

@@ -20,6 +20,7 @@ mod random;
 mod table;
 mod thresholds;
 
+use ::model::mmpp::Mmpp;
 use ::model::parameter::ParameterError;
 use ::model::thresholds::OutOfReach;
 use clap::Subcommand;
@@ -85,6 +86,19 @@ pub enum ModelError {
 /// What a command found, as JSON and as a table.
 trait Answer: Serialize {
     fn table(&self) -> Table;
+}
+
+/// Reads phases where the text begins as one, otherwise a file.
+pub(crate) fn read_phases(text: &str) -> Result<Mmpp, ModelError> {
+    if text.contains(':') && !std::path::Path::new(text).exists() {
+        return Ok(text.parse()?);
+    }
+    let content =
+        std::fs::read_to_string(text).map_err(|source| ModelError::Mmpp { text: text.into(), source })?;
+    Ok(content.parse().map_err(|error: ParameterError| ParameterError {
+        value: format!("{text}: {}", error.value),
+        ..error
+    })?)
 }
 
 /// Runs the command: the text to print.

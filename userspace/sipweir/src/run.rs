@@ -38,8 +38,8 @@ use crate::transactions::{Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
 use door::Door;
-pub use plan::check;
 use plan::{BUSY_RETRY_NS, Plan};
+pub use plan::{check, places};
 use view::View;
 
 /// How often the main thread looks after workers and interface.

@@ -22,6 +22,12 @@ impl Span {
         Self(ms * 1_000_000)
     }
 
+    /// A span of nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
     /// The span in nanoseconds.
     #[must_use]
     pub const fn nanos(self) -> u64 {

@@ -7,7 +7,7 @@ use ::model::service::ServiceLaw;
 use serde::Serialize;
 
 use super::table::Table;
-use super::{Answer, ModelError};
+use super::{Answer, ModelError, read_phases};
 
 /// How far `--arrival-rate` may be from the mean rate of `--mmpp`, relatively, when both are given.
 const MEAN_TOLERANCE: f64 = 0.01;
@@ -86,18 +86,8 @@ impl Args {
         })
     }
 
-    /// Reads phases where the text begins as one, otherwise a file.
     fn arrivals(&self, text: &str) -> Result<Mmpp, ModelError> {
-        let phases: Mmpp = if text.contains(':') && !std::path::Path::new(text).exists() {
-            text.parse()?
-        } else {
-            let content = std::fs::read_to_string(text)
-                .map_err(|source| ModelError::Mmpp { text: text.into(), source })?;
-            content.parse().map_err(|error: ParameterError| ParameterError {
-                value: format!("{text}: {}", error.value),
-                ..error
-            })?
-        };
+        let phases = read_phases(text)?;
         let mean = phases.mean_rate_per_s();
         if let Some(rate) = self.arrival_rate {
             // What is no number agrees with nothing.

@@ -51,6 +51,15 @@ pub fn check(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Originals of a service that can wait at each RX queue.
+///
+/// # Errors
+///
+/// When there are too few frames.
+pub fn places(config: &Config) -> anyhow::Result<u32> {
+    Ok(Plan::new(config, 1)?.new_places)
+}
+
 /// What follows from the configuration and the number of queues alone.
 pub(super) struct Plan {
     pub(super) port: PortConfig,
