@@ -190,7 +190,9 @@ impl Lane {
         let word = self.word();
         let is_normal = word.state() == GateState::Normal;
         let is_workers = is_normal && self.inquiry.is_workers(self.queue.len_of(Queue::New), now_ns);
-        word.with_table_unasked(is_workers).with_silence(!is_normal && self.reply.keeps_silent(now_ns))
+        // A silence ends also while nobody is refused.
+        let is_silent = self.reply.keeps_silent(now_ns) && !is_normal;
+        word.with_table_unasked(is_workers).with_silence(is_silent)
     }
 
     /// Nanoseconds after which the lane wants a turn even if no packet comes; `None` if it has nothing to do.
@@ -204,7 +206,10 @@ impl Lane {
             ServerState::Missing | ServerState::Down => Some(AWAY_LOOK_INTERVAL_NS),
             ServerState::Up if !self.queue.is_empty() => Some(WAITING_NS),
             ServerState::Up if self.credit.at_server() > 0 => Some(DRAIN_LOOK_INTERVAL_NS),
-            ServerState::Up if self.reply.is_silent() => Some(SILENCE_NS),
+            // While the gate is normal nobody is refused, and nobody waits for its end.
+            ServerState::Up if self.reply.is_silent() && self.gate.state() != GateState::Normal => {
+                Some(SILENCE_NS)
+            }
             ServerState::Up => None,
         }
     }

@@ -402,6 +402,12 @@ impl Worker {
         replies || handed
     }
 
+    /// Nanoseconds after which it wants a turn even if no packet comes; `None` if it has nothing to do.
+    #[must_use]
+    pub fn due_in_ns(&self) -> Option<u64> {
+        self.parts.lanes.iter().filter_map(Lane::due_in_ns).min()
+    }
+
     /// Sleeps until a packet comes, a processor calls, a lane is due, or `longest_ns` have passed.
     fn sleep(&mut self, longest_ns: u64) {
         self.parts.wake.prepare();
@@ -410,7 +416,7 @@ impl Worker {
             .iter()
             .any(|lane| matches!(&lane.handoff, Handoff::Embedded(exchange) if exchange.has_replies()));
         if !replies {
-            let due_ns = lanes.iter().filter_map(Lane::due_in_ns).min().unwrap_or(longest_ns).min(longest_ns);
+            let due_ns = self.due_in_ns().map_or(longest_ns, |due_ns| due_ns.min(longest_ns));
             self.parts.counters.sleeps.add(1);
             let mut others = ArrayVec::<_, 3>::from_iter([self.parts.wake.as_fd()]);
             if let Some(door) = &self.parts.side_door {

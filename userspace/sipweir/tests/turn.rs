@@ -247,32 +247,57 @@ fn the_kernel_is_asked_to_know_copies_while_there_are_many() {
     bench.assert_conserved();
 }
 
-#[test]
-fn the_kernel_brings_nobody_to_be_answered_when_no_more_may_be() {
+/// A bench whose server is known to be gone, and that may answer ten at once.
+fn bench_without_server() -> Bench {
     let reply = Reply { rate: 200, per_destination: 1000, ..Reply::default() };
     let mut bench = Bench::new(&Setup { reply, ..Setup::default() });
     bench.server.set_gone(true);
-    let reject = |bench: &mut Bench, count: usize| {
-        for call in 0..count {
-            let message = request("INVITE", URI, &format!("c{call}"));
-            let class = (Class::Original, Method::Invite);
-            bench.deliver_as(REJECT, message.as_bytes(), class.0, class.1, None).expect("delivered");
-            bench.turn_after(MS / 1000);
-        }
-    };
-    // Until the server is known to be gone.
     for _ in 0..2000 {
         bench.turn_after(2 * MS);
     }
-    let closed = GateWord::new(GateState::Discard, 0);
-    assert_eq!(word(&bench), closed);
+    assert_eq!(word(&bench), CLOSED);
+    bench
+}
+
+const CLOSED: GateWord = GateWord::new(GateState::Discard, 0);
+
+fn reject(bench: &mut Bench, count: usize) {
+    for call in 0..count {
+        let message = request("INVITE", URI, &format!("c{call}"));
+        let class = (Class::Original, Method::Invite);
+        bench.deliver_as(REJECT, message.as_bytes(), class.0, class.1, None).expect("delivered");
+        bench.turn_after(MS / 1000);
+    }
+}
+
+#[test]
+fn the_kernel_brings_nobody_to_be_answered_when_no_more_may_be() {
+    let mut bench = bench_without_server();
     reject(&mut bench, 12);
-    assert_eq!(word(&bench), closed.with_silence(true));
+    assert_eq!(word(&bench), CLOSED.with_silence(true));
     assert_eq!(bench.replies().len(), 10, "a burst");
     bench.turn_after(24 * MS);
-    assert_eq!(word(&bench), closed.with_silence(true));
+    assert_eq!(word(&bench), CLOSED.with_silence(true));
     bench.turn_after(2 * MS);
-    assert_eq!(word(&bench), closed, "half a burst is there again");
+    assert_eq!(word(&bench), CLOSED, "half a burst is there again");
+    bench.assert_conserved();
+}
+
+#[test]
+fn an_idle_worker_sleeps_although_the_last_it_refused_were_not_answered() {
+    let mut bench = bench_without_server();
+    reject(&mut bench, 12);
+    assert_eq!(word(&bench), CLOSED.with_silence(true));
+    bench.server.set_gone(false);
+    for _ in 0..100 {
+        bench.turn_after(2 * MS);
+    }
+    assert_eq!(word(&bench).state(), GateState::Normal);
+    assert_eq!(
+        bench.worker.due_in_ns(),
+        None,
+        "nobody is refused, so nobody waits for the end of the silence"
+    );
     bench.assert_conserved();
 }
 
