@@ -8,10 +8,17 @@ const LINE: usize = 64;
 /// Has the CPU fetch the cache lines of `values` while it goes on. Changes nothing but time.
 #[inline]
 pub fn prefetch<T>(values: &[T]) {
+    lines(values).for_each(fetch);
+}
+
+/// The first byte of each cache line that a slice has bytes in.
+#[inline]
+fn lines<T>(values: &[T]) -> impl Iterator<Item = *const u8> {
     let first = values.as_ptr().cast::<u8>();
-    for at in (0..size_of_val(values)).step_by(LINE) {
-        fetch(first.wrapping_add(at));
-    }
+    let before = first.addr() % LINE;
+    let len = size_of_val(values);
+    let end = if len == 0 { 0 } else { before + len };
+    (0..end).step_by(LINE).map(move |at| first.wrapping_sub(before).wrapping_add(at))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -37,10 +44,20 @@ fn fetch(_line: *const u8) {}
 
 #[cfg(test)]
 mod tests {
+    use super::{LINE, lines};
+
     #[test]
-    fn any_slice_will_do() {
-        super::prefetch::<u8>(&[]);
-        super::prefetch(&[0_u64; 1000]);
-        super::prefetch(&[0_u8; 1]);
+    fn every_line_with_a_byte_of_the_slice_is_asked_for_once() {
+        let bytes = [0_u8; 10 * LINE];
+        for start in 0..2 * LINE {
+            for len in [0, 1, 2, LINE - 1, LINE, LINE + 1, 3 * LINE, 5 * LINE + 7] {
+                let slice = &bytes[start..start + len];
+                let mut expected: Vec<_> =
+                    slice.iter().map(|byte| std::ptr::from_ref(byte).addr() / LINE).collect();
+                expected.dedup();
+                let asked: Vec<_> = lines(slice).map(|line| line.addr() / LINE).collect();
+                assert_eq!(asked, expected, "{len} bytes from {start} on");
+            }
+        }
     }
 }
