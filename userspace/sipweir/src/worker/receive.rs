@@ -102,7 +102,8 @@ impl Worker {
         let has_room = self.inflow.room_for(ring) >= BATCH;
         let read = if has_room { self.parts.port.receive(number, batch) } else { 0 };
         for frame in batch.drain(..) {
-            if let Some(arrived) = self.read(frame) {
+            if let Some(mut arrived) = self.read(frame) {
+                self.prepare_recall(&mut arrived);
                 self.inflow.push(ring, arrived.arrival_ns, arrived);
             }
         }
@@ -140,16 +141,9 @@ impl Worker {
             matches!(reason, Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits);
         let has_credentials = reason == Reason::Credentials;
         let begins_call = limits::begins_call(class, method);
-        let mut message =
+        let message =
             Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash, begins_call };
         let (service, arrival_ns) = (meta.service, meta.arrival_ns);
-        if self.is_remembered(index, class) {
-            // By the time it is looked up, its bucket will be here.
-            if message.txn == 0 {
-                message.txn = self.txn_hash(&message, service);
-            }
-            self.parts.transactions.prefetch(message.txn);
-        }
         Some(Arrived { index, service, arrival_ns, method, is_known, has_credentials, message })
     }
 
@@ -266,6 +260,18 @@ impl Worker {
                 self.finish_frame(index, message, Outcome::NoRoom);
             }
         }
+    }
+
+    /// Hashes what [`Self::recall`] will look up, and has its bucket fetched until then.
+    fn prepare_recall(&self, arrived: &mut Arrived) {
+        let Arrived { index, service, is_known, ref mut message, .. } = *arrived;
+        if is_known || !self.is_remembered(index, message.class) {
+            return;
+        }
+        if message.txn == 0 {
+            message.txn = self.txn_hash(message, service);
+        }
+        self.parts.transactions.prefetch(message.txn);
     }
 
     /// Looks up what the XDP program could not: messages whose start line or headers it left to user space, and requests
