@@ -39,21 +39,26 @@ impl Mapping {
             let whole = len.checked_add(HUGE_PAGE).ok_or(Errno::NOMEM)?;
             // SAFETY: as above.
             let base = unsafe { mmap_anonymous(null_mut(), whole, protection, MapFlags::PRIVATE) }?;
-            Self::own(base.cast(), whole)?.aligned(len)
+            let mapping = Self::own(base.cast(), whole)?.aligned(len);
+            // Where it is not taken, the pages are ordinary ones.
+            let _ = mapping.advise(Advice::LinuxHugepage);
+            mapping.advise(Advice::LinuxPopulateWrite)?;
+            mapping
         };
-        let base = mapping.base.as_ptr().cast();
-        if !reserved_huge_pages {
-            // SAFETY: the range was just mapped, and the advice doesn't change its contents. Where it is not taken, the pages
-            // are ordinary ones.
-            let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
-            // SAFETY: the range was just mapped, and is all zeros before and after.
-            unsafe { madvise(base, len, Advice::LinuxPopulateWrite) }?;
-        }
         // A forked child must not make the kernel copy pages that a socket has pinned. Where the advice is
         // not taken, the pages are merely copied at fork, which is slow and harmless.
-        // SAFETY: the range is exactly the one just mapped, and `DONTFORK` doesn't change its contents.
-        let _ = unsafe { madvise(base, len, Advice::LinuxDontFork) };
+        let _ = mapping.advise(Advice::LinuxDontFork);
         Ok(mapping)
+    }
+
+    /// For a mapping of our own, and advice that doesn't change its contents.
+    fn advise(&self, advice: Advice) -> Result<(), Errno> {
+        debug_assert!(matches!(
+            advice,
+            Advice::LinuxHugepage | Advice::LinuxPopulateWrite | Advice::LinuxDontFork
+        ));
+        // SAFETY: the range is mapped for as long as `self` lives, and none of these changes its contents.
+        unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) }
     }
 
     /// The `len` bytes from the first bounds of a huge page on, in a mapping that is longer by one.
