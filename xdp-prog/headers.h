@@ -199,7 +199,8 @@ static __always_inline _Bool is_of_interest(int first)
 
 /*
  * Behind the first LF from `*pos` on, as far as a step searches: SEARCH_UNROLL words, or what is left of the
- * datagram if that is less. 0 if there is none; `*pos` is then behind what was searched.
+ * datagram if that is less. 0 if there is none; `*pos` is then behind what was searched. What cannot be read
+ * it never gets past, so that the bound is reached.
  */
 static __always_inline __u64 behind_line_end(const struct window *window, __u64 *pos, __u64 end)
 {
@@ -221,7 +222,7 @@ static __always_inline __u64 behind_line_end(const struct window *window, __u64 
 		return 0;
 	}
 	if (left < 8 ? !last_bytes(window, end, left, &word) : !word_at(window, at, &word))
-		word = 0;
+		return 0;
 	*pos = bounded(at + (left < 8 ? left : 8));
 	marks = first_mark_of(word, '\n');
 	return marks ? at + lowest(marks) + 1 : 0;
