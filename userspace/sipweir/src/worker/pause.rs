@@ -1,8 +1,7 @@
 //! Whether to sleep when there is nothing to do, or to look again at once.
 //!
-//! Falling asleep and being woken takes some 10 µs, half of it on the sender's side. Where the next packet comes sooner
-//! than that, sleeping costs more CPU than waiting, and every packet its latency. So the worker waits awake while packets
-//! have been coming close together, but for no more than a few wake-ups' time, and sleeps otherwise.
+//! Falling asleep and being woken costs the core, and every packet its latency (docs/journal, "where the time goes").
+//! So the worker waits awake while packets have been coming close together, but not for long, and sleeps otherwise.
 
 /// Gaps that are shorter on average are waited out. Smaller: packets pay for wake-ups at rates where the core would be busy
 /// anyway. Larger: a core spins at low rates.
