@@ -42,6 +42,15 @@ struct {
 	__type(value, __u32);
 } services SEC(".maps");
 
+/* Service 0, which is found without the table: a hash and two calls less where there is one service only. */
+const volatile struct service_key first_service;
+
+static __always_inline _Bool is_first_service(const __u64 *address, __u16 port, __u16 family)
+{
+	return first_service.address[0] == address[0] && first_service.address[1] == address[1] &&
+	       first_service.port == port && first_service.family == family;
+}
+
 static __always_inline _Bool is_service_port(__u16 port)
 {
 	return service_ports[port / 64] >> (port % 64) & 1;
@@ -55,6 +64,10 @@ static __always_inline _Bool service_at(const __u64 *address, __u16 port, __u16 
 
 	if (!is_service_port(port))
 		return 0;
+	if (is_first_service(address, port, family)) {
+		*service = 0;
+		return 1;
+	}
 	if (family == FAMILY_IPV4 ? has_exact_v4 : has_exact_v6) {
 		key.address[0] = address[0];
 		key.address[1] = address[1];

@@ -171,6 +171,10 @@ fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.has_exact_v4 = settings.has_exact_v4().into();
     rodata.has_exact_v6 = settings.has_exact_v6().into();
     rodata.has_any_address = settings.has_any_address().into();
+    if let Some(first) = settings.services.first() {
+        let place = &mut rodata.first_service;
+        (place.address, place.port, place.family) = service_key(first).fields();
+    }
     rodata.max_frame_len = settings.max_frame_len;
     rodata.not_sip_drop = settings.not_sip_drop.into();
     (rodata.link_addresses, rodata.link_addresses_count) = settings.link_address_words();

@@ -238,6 +238,12 @@ impl ServiceKey {
         bytes[18..20].copy_from_slice(&self.family.to_ne_bytes());
         bytes
     }
+
+    /// Its fields `address`, `port` and `family`.
+    pub(crate) fn fields(&self) -> ([u64; 2], u16, u16) {
+        let words = self.address.as_chunks::<8>().0;
+        ([0, 1].map(|at| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word))), self.port, self.family)
+    }
 }
 
 /// IPv4 addresses in IPv6 clothes are the IPv4 address: that is what arrives on the wire.

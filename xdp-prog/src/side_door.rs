@@ -90,6 +90,10 @@ impl SideDoor {
         rodata.has_exact_v4 = settings.has_exact_v4().into();
         rodata.has_exact_v6 = settings.has_exact_v6().into();
         rodata.has_any_address = settings.has_any_address().into();
+        if let Some(first) = settings.services.first() {
+            let place = &mut rodata.first_service;
+            (place.address, place.port, place.family) = service_key(first).fields();
+        }
         let skeleton = open.load().map_err(|error| failed("loading the side door's program", &error))?;
         for (index, service) in (0_u32..).zip(&settings.services) {
             let key = service_key(service).bytes();
