@@ -191,10 +191,23 @@ __noinline int read_line(struct xdp_md *ctx, __u32 start, __u32 end_of_datagram)
 	return credentials_header(&window, line, word, end);
 }
 
-/* True for the first byte of a line that read_line has something to say about. */
-static __always_inline _Bool is_of_interest(int first)
+/*
+ * Whether read_line has to be asked about a line: a call costs more than a look at three letters, above all
+ * where the CPU must not predict returns. Before the packet's end it is asked always.
+ */
+static __always_inline _Bool is_of_interest(const struct window *window, __u64 line)
 {
-	return first == '\n' || first == '\r' || may_matter(first);
+	__u8 *p = window->data + bounded(line);
+	__u32 letters;
+
+	if (p + 4 > window->end)
+		return 1;
+	letters = from_le32(*(__u32 *)p);
+	if ((letters & 0xff) == '\r' || (letters & 0xff) == '\n')
+		return 1;
+	letters = (letters | 0x00202020) & 0x00ffffff;
+	return (letters & 0xff) == 't' || letters == WORD_3('r', 'e', 's') ||
+	       letters == WORD_3('a', 'u', 't') || letters == WORD_3('p', 'r', 'o');
 }
 
 /*
@@ -214,7 +227,10 @@ static __always_inline __u64 behind_line_end(const struct window *window, __u64 
 	if (left >= 8 * SEARCH_UNROLL && p + 8 * SEARCH_UNROLL <= window->end) {
 #pragma clang loop unroll(full)
 		for (int i = 0; i < SEARCH_UNROLL; i++) {
-			marks = first_mark_of(from_le64(((__u64 *)p)[i]), '\n');
+			word = from_le64(((__u64 *)p)[i]);
+			if (!may_have_control(word))
+				continue;
+			marks = first_mark_of(word, '\n');
 			if (marks)
 				return at + 8 * i + lowest(marks) + 1;
 		}
@@ -242,7 +258,7 @@ __noinline int read_headers(struct xdp_md *ctx, __u32 start, __u32 end_of_datagr
 		return FOUND_END;
 	if (is_blank(byte_at(&window, pos)))
 		return FOUND_UNCLEAR;
-	found = read_line(ctx, pos, end);
+	found = is_of_interest(&window, pos) ? read_line(ctx, pos, end) : 0;
 	if (found & (FOUND_END | FOUND_UNCLEAR))
 		return found;
 	for (int i = 0; i < HEADER_STEPS_MAX; i++) {
@@ -254,7 +270,7 @@ __noinline int read_headers(struct xdp_md *ctx, __u32 start, __u32 end_of_datagr
 		if (bytes_left(line, end) <= 0)
 			return found | FOUND_END;
 		pos = bounded(line);
-		if (!is_of_interest(byte_at(&window, line)))
+		if (!is_of_interest(&window, line))
 			continue;
 		finding = read_line(ctx, line, end);
 		if (found & finding & FOUND_TO)

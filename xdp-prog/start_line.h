@@ -63,7 +63,7 @@ static __always_inline _Bool is_stun(const struct window *window, __u64 offset, 
  * Offset of the first LF within START_LINE_MAX, in the low half; 0 if there is none in the datagram,
  * LINE_BOUND_REACHED if the bound was reached.
  */
-__noinline __u64 find_line_end(struct xdp_md *ctx, __u32 start, __u32 end_of_datagram)
+static __always_inline __u64 find_line_end(struct xdp_md *ctx, __u32 start, __u32 end_of_datagram)
 {
 	struct window window = window_of(ctx);
 	__u64 pos = start, end = end_of_datagram, word, marks, semicolons = 0;
@@ -167,17 +167,14 @@ static __always_inline int status_line(const struct window *window, struct messa
 
 /*
  * Fills class, reason, method, marker and start line of the metadata, and `start` and `headers`.
- * `payload_offset`, `payload_len` and `end` are set. A function that the verifier checks once, on its own,
- * with any arguments.
+ * `payload_offset`, `payload_len` and `end` are set.
  */
-__noinline int scan_start_line(struct xdp_md *ctx, struct message *message)
+static __always_inline int scan_start_line(struct xdp_md *ctx, struct message *message)
 {
 	struct window window = window_of(ctx);
 	__u64 start, end, len, line_end, trimmed, tail, first, found, marker_len;
 	int byte;
 
-	if (!message)
-		return -1;
 	start = message->meta.payload_offset;
 	len = message->meta.payload_len;
 	end = message->end;

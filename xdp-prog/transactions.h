@@ -183,7 +183,7 @@ __noinline __u64 best_of(__u64 hash, __u64 time)
  * What is known of the request with this hash, as enum transaction_state; if it is known, this is a copy and
  * is counted. `limit`: copies from which on they are too many.
  */
-__noinline int recall(__u64 hash, __u64 now_ns, __u32 limit)
+static __always_inline int recall(__u64 hash, __u64 now_ns, __u32 limit)
 {
 	__u64 time = time_of(now_ns), found, slot, counted, at;
 	struct bucket *bucket = bucket_at(hash), *other = bucket_at(other_bucket(hash));
@@ -218,7 +218,7 @@ static __always_inline __u64 worthlessness(__u64 slot, __u64 time)
 
 /* Slots that are in use, in the low byte; above it the slot that is worth least (empty, expired or oldest;
  * the first of equals); above that its age, which is TIME_MASK + 1 if it is empty. */
-__noinline __u64 least_worth(__u32 index, __u64 time)
+static __always_inline __u64 least_worth(__u32 index, __u64 time)
 {
 	struct bucket *bucket = bucket_at(index);
 	__u64 best = 0, used = 0;
@@ -239,7 +239,7 @@ __noinline __u64 least_worth(__u32 index, __u64 time)
 }
 
 /* Enters a request that was shed here, so that its copies get the same answer. */
-__noinline int remember_shed(__u64 hash, __u64 now_ns)
+static __always_inline int remember_shed(__u64 hash, __u64 now_ns)
 {
 	__u64 time = time_of(now_ns), first, second, slot, entered, at;
 	__u32 index = hash;

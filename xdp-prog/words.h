@@ -45,6 +45,15 @@ static __always_inline __u64 from_le64(__u64 word)
 #endif
 }
 
+static __always_inline __u32 from_le32(__u32 word)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return word;
+#else
+	return __builtin_bswap32(word);
+#endif
+}
+
 /* Cuts an offset for the verifier; assembly, so that the compiler neither drops nor moves it. */
 static __always_inline __u64 bounded(__u64 offset)
 {
@@ -115,6 +124,12 @@ static __always_inline __u64 first_mark_of(__u64 word, __u8 byte)
 	__u64 x = word ^ EACH_BYTE(byte);
 
 	return (x - EACH_BYTE(1)) & ~x & EACH_BYTE(0x80);
+}
+
+/* Whether a word may hold a byte below ' ', as line ends are. Bytes above ASCII make it true, too. */
+static __always_inline _Bool may_have_control(__u64 word)
+{
+	return ((word - EACH_BYTE(' ')) & EACH_BYTE(0x80)) != 0;
 }
 
 /* Index of the lowest marked byte; `marks` is not zero. BPF has no instruction for it. */
