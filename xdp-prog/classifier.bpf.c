@@ -27,6 +27,7 @@
 #include "start_line.h"
 #include "headers.h"
 #include "txn.h"
+#include "served.h"
 #include "transactions.h"
 
 _Static_assert(sizeof(struct packet_meta) == 32, "kernels before 6.8 accept 32 bytes of metadata");
@@ -138,6 +139,14 @@ static __always_inline _Bool is_open(__u64 gate)
 	return state_of_gate(gate) != GATE_OVERLOAD && state_of_gate(gate) != GATE_DISCARD;
 }
 
+/* Read when it is needed: what is dropped at first sight does not pay for the clock. */
+static __always_inline __u64 arrival_of(struct message *message)
+{
+	if (!message->meta.arrival_ns)
+		message->meta.arrival_ns = bpf_ktime_get_ns();
+	return message->meta.arrival_ns;
+}
+
 /* What a request that is shed here gets. */
 static __always_inline enum verdict refused(const struct message *message, __u64 gate)
 {
@@ -151,13 +160,10 @@ static __always_inline enum verdict refused(const struct message *message, __u64
  * admitted and challenged before, and to shed it now would waste that work. Not inside every share, since any
  * bytes can be credentials.
  */
-static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct message *message, __u64 gate)
+static __always_inline enum verdict shed_or_admit(struct message *message, __u64 gate)
 {
 	_Bool credentials = message->meta.reason == REASON_CREDENTIALS;
 
-	/* With a table it was computed for it. */
-	if (!has_transactions && state_of_gate(gate) == GATE_OVERLOAD)
-		message->meta.txn_hash = hash_transaction(ctx, message);
 	if (state_of_gate(gate) == GATE_DISCARD) {
 		message->meta.reason = REASON_GATE_DISCARD;
 	} else if (share_hash(message->meta.txn_hash, message->meta.service) >> credentials < (__u32)gate) {
@@ -170,7 +176,7 @@ static __always_inline enum verdict shed_or_admit(struct xdp_md *ctx, struct mes
 	/* Who would be told no and is not, because too many are, is not remembered: a flood would take the
 	 * places of all others in the table, and its copies may find the gate open. */
 	if (has_transactions && !(gate & GATE_SILENT))
-		remember_shed(message->meta.txn_hash, message->meta.arrival_ns);
+		remember_shed(message->meta.txn_hash, arrival_of(message));
 	return refused(message, gate);
 }
 
@@ -210,18 +216,29 @@ static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct me
 	if (message->meta.class == CLASS_ORIGINAL && (has_emergency_numbers || has_probers))
 		judge_privilege(ctx, message);
 	if (message->meta.class == CLASS_ORIGINAL)
-		return shed_or_admit(ctx, message, gate);
+		return shed_or_admit(message, gate);
 	return message->meta.class == CLASS_UNDECIDED ? VERDICT_RING_NEW : VERDICT_RING_CONTROL;
 }
 
+/*
+ * Whether the transaction table is asked about a request of a kind that it remembers. While nobody who is
+ * shed here is told so, all that the table could change is what happens to copies of what the server has got.
+ */
+static __always_inline _Bool asks_table(struct xdp_md *ctx, struct message *message, __u64 gate)
+{
+	if (!has_transactions)
+		return 0;
+	if (is_open(gate))
+		return !(gate & GATE_TABLE_UNASKED);
+	return !(gate & GATE_SILENT) || message->meta.class != CLASS_ORIGINAL || may_be_served(ctx, message);
+}
+
 /* A request of a kind that the table remembers. False: it is not known there, and nothing is decided. */
-static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *message, __u64 gate,
-					enum verdict *verdict)
+static __always_inline _Bool judge_copy(struct message *message, __u64 gate, enum verdict *verdict)
 {
 	__u32 limit = message->meta.method == METHOD_INVITE ? COPIES_OF_INVITE : COPIES_OF_OTHERS;
 
-	message->meta.txn_hash = hash_transaction(ctx, message);
-	switch (recall(message->meta.txn_hash, message->meta.arrival_ns, limit)) {
+	switch (recall(message->meta.txn_hash, arrival_of(message), limit)) {
 	case TRANSACTION_QUEUED:
 		conclude(message, CLASS_COPY, REASON_ORIGINAL_WAITS);
 		*verdict = VERDICT_DROP;
@@ -247,6 +264,7 @@ static __always_inline _Bool judge_copy(struct xdp_md *ctx, struct message *mess
 static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *message)
 {
 	enum verdict verdict;
+	_Bool asks;
 	__u64 gate;
 
 	scan_start_line(ctx, message);
@@ -268,8 +286,10 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 		return VERDICT_RING_NEW;
 	case CLASS_ORIGINAL:
 	case CLASS_IN_DIALOG:
-		if (has_transactions && !(is_open(gate) && gate & GATE_TABLE_UNASKED) &&
-		    judge_copy(ctx, message, gate, &verdict))
+		asks = asks_table(ctx, message, gate);
+		if (asks || state_of_gate(gate) == GATE_OVERLOAD)
+			message->meta.txn_hash = hash_transaction(ctx, message);
+		if (asks && judge_copy(message, gate, &verdict))
 			return verdict;
 		break;
 	default:
@@ -310,6 +330,7 @@ static __always_inline int deliver(struct xdp_md *ctx, struct message *message, 
 	meta = metadata_of(ctx);
 	if (!meta)
 		return pass(message->meta.class, message->meta.reason);
+	arrival_of(message);
 	*meta = message->meta;
 	count(message->meta.class, verdict, message->meta.reason);
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index * RINGS + verdict, XDP_PASS);
@@ -340,7 +361,6 @@ int sipweir(struct xdp_md *ctx)
 	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)
 		return pass_on(&flow, CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
 
-	message.meta.arrival_ns = bpf_ktime_get_ns();
 	message.meta.service = service;
 	message.meta.payload_offset = flow.payload_offset;
 	message.meta.payload_len = flow.udp_len - sizeof(struct udphdr);

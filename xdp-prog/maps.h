@@ -45,6 +45,9 @@ const volatile __u8 single_ring;
 /* Buckets of the transaction table less one, which is a power of two less one. */
 const volatile __u32 bucket_mask;
 
+/* Lines of the filter of served requests less one, which is a power of two less one. */
+const volatile __u32 served_mask;
+
 /* Look requests up in the transaction table. Without it copies are known by their marker only. */
 const volatile __u8 has_transactions;
 
@@ -106,6 +109,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct bucket);
 } transactions SEC(".maps");
+
+/* The one that is written, two before it, and one that is being cleared. */
+#define GENERATIONS 4
+
+struct served_line {
+	volatile __u64 generations[GENERATIONS];
+};
+
+/* Index from the hash of a request's beginning: what the server has got lately (served.h). Sized before
+ * loading. Read here; written, mapped, by every worker. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct served_line);
+} served SEC(".maps");
 
 /* Transactions that were forgotten here to make room for another one. */
 volatile __u64 evicted SEC(".data.evicted");

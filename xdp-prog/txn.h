@@ -54,14 +54,20 @@ static __always_inline const volatile __u32 *key_at(__u64 offset)
 	return (const volatile __u32 *)((const volatile __u8 *)hash_key + offset);
 }
 
+/* The product of NH: of both halves of a word, with a secret number added to each. */
+static __always_inline __u64 nh_product(const volatile __u32 *key, __u64 word)
+{
+	__u32 low = word, high = word >> 32;
+
+	return (__u64)(__u32)(low + key[0]) * (__u32)(high + key[1]);
+}
+
 /* The empty assembly keeps the compiler from loading the words of a step all at once, more than there are
  * registers. */
 static __always_inline void hash_word(struct sums *sums, const volatile __u32 *key, __u64 word)
 {
-	__u32 low = word, high = word >> 32;
-
-	sums->a += (__u64)(__u32)(low + key[0]) * (__u32)(high + key[1]);
-	sums->b += (__u64)(__u32)(low + key[2]) * (__u32)(high + key[3]);
+	sums->a += nh_product(key, word);
+	sums->b += nh_product(key + 2, word);
 	asm volatile("" : "+r"(sums->a), "+r"(sums->b) : : "memory");
 }
 

@@ -51,6 +51,10 @@ impl Classifier {
             .transactions
             .set_max_entries(buckets)
             .map_err(|error| Error::from_libbpf("sizing the transaction table", &error))?;
+        open.maps
+            .served
+            .set_max_entries(settings.served_lines())
+            .map_err(|error| Error::from_libbpf("sizing the filter of served requests", &error))?;
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| missing("read-only data"))?;
         write_settings(rodata, settings);
         let skeleton = open.load().map_err(|error| Error::from_libbpf("loading the XDP program", &error))?;
@@ -86,6 +90,13 @@ impl Classifier {
     #[must_use]
     pub fn transactions_fd(&self) -> BorrowedFd<'_> {
         self.skeleton.maps.transactions.as_fd()
+    }
+
+    /// The descriptor of the filter of served requests: `Settings::served_lines` times `overload::GENERATIONS` words,
+    /// mappable.
+    #[must_use]
+    pub fn served_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.served.as_fd()
     }
 
     /// Transactions that the program forgot before their time to make room for newer ones. Workers count their own.
@@ -188,6 +199,7 @@ fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.has_probers = (!settings.probers.is_empty()).into();
     rodata.has_transactions = (settings.transaction_buckets > 0).into();
     rodata.bucket_mask = settings.transaction_buckets.saturating_sub(1);
+    rodata.served_mask = settings.served_lines() - 1;
 }
 
 fn within(what: &'static str, index: usize, limit: usize) -> Result<(), Error> {

@@ -17,6 +17,9 @@ pub const FRAME_LEN_MAX: u32 = 4096;
 /// The bits of the transaction hash below a slot's fingerprint choose the bucket (256 MiB).
 const TRANSACTION_BUCKETS_MAX: u32 = 1 << 22;
 
+/// A page: less is not mapped.
+const SERVED_LINES_MIN: u32 = 128;
+
 /// Ports are a bitmap in the program.
 pub(crate) const PORT_WORDS: usize = 65_536 / 64;
 
@@ -103,6 +106,13 @@ impl Settings {
             single_ring: false,
             transaction_buckets: 0,
         }
+    }
+
+    /// Lines of the filter of served requests: 32 bytes each, a 32nd of the transaction table, a page at least.
+    #[must_use]
+    pub const fn served_lines(&self) -> u32 {
+        let lines = self.transaction_buckets / 16;
+        if lines < SERVED_LINES_MIN { SERVED_LINES_MIN } else { lines }
     }
 
     /// Refuses what cannot be meant.

@@ -42,6 +42,7 @@ mod mix;
 mod queue;
 mod random;
 mod rate;
+mod served;
 mod threshold;
 mod transactions;
 mod truesize;
@@ -64,6 +65,7 @@ pub use mix::Mix;
 pub use queue::{CallQueue, Lane, QueueCapacity, SURPLUS_PER_CALL_MAX, Served};
 pub use random::{Random, RandomConfig};
 pub use rate::{RateConfig, ServiceRate};
+pub use served::{GENERATIONS, ServedFilter};
 pub use threshold::{ParseThresholdError, Threshold};
 pub use transactions::{
     BUCKETS_MAX, COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, SLOTS, TransactionState,

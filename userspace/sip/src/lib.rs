@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beginning;
 mod checksum;
 pub mod class;
 pub mod handoff;
@@ -28,6 +29,7 @@ pub mod txn;
 mod via;
 pub mod wire;
 
+pub use beginning::{BEGINNING_LEN, beginning_hash};
 pub use class::{Class, MarkerForm, Method, Reason, Verdict, verdict_of};
 pub use handoff::{Checksum, HandoffError, prepare_handoff, verify_udp};
 pub use headers::{CallLines, call_id, call_key, call_lines};

@@ -45,7 +45,7 @@ const SUMMED_LEN_MAX: usize = 4096;
 /// that fill up the XDP program's last step, two of the finisher.
 const KEY_POSITIONS: usize = SUMMED_LEN_MAX / 8 + 10;
 /// Where the words of the address stand.
-const ADDRESS_POSITION: usize = SUMMED_LEN_MAX / 8;
+pub(crate) const ADDRESS_POSITION: usize = SUMMED_LEN_MAX / 8;
 /// Where the key of the finisher stands.
 const FINISHER_POSITION: usize = KEY_POSITIONS - 2;
 
@@ -127,6 +127,13 @@ impl TransactionKey {
         &self.words
     }
 
+    /// The sum of NH over these words, the first of which stands at `position`.
+    pub(crate) fn nh(&self, position: usize, words: &[[u8; 8]]) -> u64 {
+        let keys = self.words.get(2 * position..).unwrap_or(&[]).as_chunks::<2>().0;
+        let products = words.iter().zip(keys).map(|(word, key)| nh_product(*word, *key));
+        products.fold(0, u64::wrapping_add)
+    }
+
     fn finisher(&self) -> SipHash<1, 3> {
         let word = |position: usize| {
             u64::from(self.words[2 * position]) | u64::from(self.words[2 * position + 1]) << 32
@@ -148,10 +155,7 @@ pub fn transaction_hash(
     start: usize,
     marker: Option<Marker>,
 ) -> u64 {
-    let address = match source {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    };
+    let address = address_bytes(source);
     let (front, back) = canonical_parts(datagram, start, marker);
     if front.len() + back.len() > SUMMED_LEN_MAX {
         let mut hasher = key.seed.hasher_for(LONG_SALT);
@@ -168,6 +172,21 @@ pub fn transaction_hash(
     // Seven bytes, so that it fits the last word beside the length of the finisher's input.
     finisher.write(&((front.len() + back.len()) as u64).to_le_bytes()[..7]);
     nonzero(at_service(finisher.finish(), service))
+}
+
+/// An address as the sums have it, IPv4 as `::ffff:a.b.c.d`.
+pub(crate) const fn address_bytes(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// The product of NH: of both halves of a word, with a key word added to each.
+#[inline]
+fn nh_product(word: [u8; 8], [key_low, key_high]: [u32; 2]) -> u64 {
+    let (low, high) = halves_of(u64::from_le_bytes(word));
+    u64::from(low.wrapping_add(key_low)) * u64::from(high.wrapping_add(key_high))
 }
 
 /// The hash at a service; applied twice it is the hash again.
@@ -246,16 +265,12 @@ impl<'a> Sums<'a> {
 
     #[inline]
     fn words(&mut self, words: &[[u8; 8]]) {
-        let product = |low: u32, high: u32, [kl, kh]: [u32; 2]| {
-            u64::from(low.wrapping_add(kl)) * u64::from(high.wrapping_add(kh))
-        };
         let keys = self.key.get(2 * self.position..).unwrap_or(&[]);
         let keys_of_b = keys.get(2..).unwrap_or(&[]);
         let keys = keys.as_chunks::<2>().0.iter().zip(keys_of_b.as_chunks::<2>().0);
         for (word, (key, key_of_b)) in words.iter().zip(keys) {
-            let (low, high) = halves_of(u64::from_le_bytes(*word));
-            self.a = self.a.wrapping_add(product(low, high, *key));
-            self.b = self.b.wrapping_add(product(low, high, *key_of_b));
+            self.a = self.a.wrapping_add(nh_product(*word, *key));
+            self.b = self.b.wrapping_add(nh_product(*word, *key_of_b));
         }
         self.position += words.len();
     }

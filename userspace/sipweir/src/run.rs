@@ -34,7 +34,7 @@ use crate::privileged::Privileged;
 use crate::processor::{Answerer, Processor};
 use crate::sip_helper::{self, SipHelper};
 use crate::status;
-use crate::transactions::{Occupancy, Sweeper, Transactions};
+use crate::transactions::{self, Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
 use door::Door;
@@ -115,7 +115,7 @@ struct Instance {
     attached: xdp_prog::Attached,
     workers: Vec<Running>,
     key: Arc<TransactionKey>,
-    transactions: Option<Arc<MappedWords>>,
+    transactions: Option<transactions::Memory>,
     occupancy: Arc<Occupancy>,
     stop: Arc<AtomicBool>,
     lanes: Vec<(String, Vec<Arc<LaneCounters>>)>,
@@ -158,8 +158,13 @@ impl Instance {
         let transactions = match settings.transaction_buckets as usize {
             0 => None,
             buckets => {
-                let words = MappedWords::map(classifier.transactions_fd(), buckets * overload::SLOTS);
-                Some(Arc::new(words.context("cannot map the transaction table")?))
+                let table = MappedWords::map(classifier.transactions_fd(), buckets * overload::SLOTS);
+                let lines = settings.served_lines() as usize;
+                let served = MappedWords::map(classifier.served_fd(), lines * overload::GENERATIONS);
+                Some(transactions::Memory {
+                    table: Arc::new(table.context("cannot map the transaction table")?),
+                    served: Arc::new(served.context("cannot map the filter of served requests")?),
+                })
             }
         };
         let device = if plan.kernel_handoff {
@@ -341,7 +346,7 @@ impl Instance {
         let mut sweeper = self
             .transactions
             .as_ref()
-            .map(|words| Sweeper::new(Arc::clone(words), Arc::clone(&self.occupancy), clock::now()));
+            .map(|memory| Sweeper::new(memory.clone(), Arc::clone(&self.occupancy), clock::now()));
         while !stop.load(Ordering::Acquire) {
             std::thread::sleep(SUPERVISION);
             metadata.check(&self.classifier);
@@ -457,7 +462,7 @@ impl Instance {
                 .collect(),
             workers: self.workers.iter().map(|w| (w.queue, w.core, Arc::clone(&w.counters))).collect(),
             counters,
-            transactions: self.transactions.as_ref().map_or(0, |words| words.words().len() as u64),
+            transactions: self.transactions.as_ref().map_or(0, |memory| memory.table.words().len() as u64),
             occupancy: Arc::clone(&self.occupancy),
             side_door: self.door.counter_reader()?,
             capture: config

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use afxdp::MappedWords;
-use overload::{COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, TransactionState, TransactionTable};
+use overload::{
+    COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, ServedFilter, TransactionState, TransactionTable,
+};
 use sip::Method;
 
 use crate::counters::WorkerCounters;
@@ -17,27 +19,46 @@ use crate::counters::WorkerCounters;
 /// Every bucket is swept in this time, which must be below 200 s (times in slots wrap).
 const SWEEP_NS: u64 = 64_000_000_000;
 
+/// The memory that is shared with the XDP program.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// The transaction table's.
+    pub table: Arc<MappedWords>,
+    /// That of the filter of served requests.
+    pub served: Arc<MappedWords>,
+}
+
+impl Memory {
+    fn table(&self) -> Option<TransactionTable<'_>> {
+        TransactionTable::new(self.table.words())
+    }
+
+    fn served(&self) -> Option<ServedFilter<'_>> {
+        ServedFilter::new(self.served.words())
+    }
+}
+
 /// A worker's handle; without a table every request is unknown and nothing is entered.
 #[derive(Debug, Clone, Default)]
 pub struct Transactions {
-    words: Option<Arc<MappedWords>>,
+    memory: Option<Memory>,
 }
 
 impl Transactions {
     /// The table in this memory.
     #[must_use]
-    pub const fn new(words: Option<Arc<MappedWords>>) -> Self {
-        Self { words }
+    pub const fn new(memory: Option<Memory>) -> Self {
+        Self { memory }
     }
 
     fn table(&self) -> Option<TransactionTable<'_>> {
-        TransactionTable::new(self.words.as_ref()?.words())
+        self.memory.as_ref()?.table()
     }
 
     /// True if there is a table.
     #[must_use]
     pub const fn is_on(&self) -> bool {
-        self.words.is_some()
+        self.memory.is_some()
     }
 
     /// Has the CPU fetch what [`Self::recall`] and [`Self::settle`] will read.
@@ -81,6 +102,15 @@ impl Transactions {
         }
     }
 
+    /// Notes the beginning of a request that the server has got, for the XDP program's filter.
+    pub fn note_served(&self, beginning: Option<u64>, now_ns: u64) {
+        if let (Some(hash), Some(memory)) = (beginning, &self.memory)
+            && let Some(filter) = memory.served()
+        {
+            filter.insert(hash, now_ns);
+        }
+    }
+
     /// Forgets a request that was lost before the server got it.
     pub fn forget(&self, hash: u64, now_ns: u64) {
         if hash != 0
@@ -106,10 +136,10 @@ pub struct Occupancy {
     pub evicted_in_kernel: AtomicU64,
 }
 
-/// Clears what is too old, a part at a time, and counts the rest.
+/// Clears what is too old in table and filter, of the table a part at a time, and counts the rest.
 #[derive(Debug)]
 pub struct Sweeper {
-    words: Arc<MappedWords>,
+    memory: Memory,
     next: usize,
     counted: usize,
     last_ns: u64,
@@ -119,13 +149,16 @@ pub struct Sweeper {
 impl Sweeper {
     /// A sweeper that begins at `now_ns`.
     #[must_use]
-    pub const fn new(words: Arc<MappedWords>, occupancy: Arc<Occupancy>, now_ns: u64) -> Self {
-        Self { words, next: 0, counted: 0, last_ns: now_ns, occupancy }
+    pub const fn new(memory: Memory, occupancy: Arc<Occupancy>, now_ns: u64) -> Self {
+        Self { memory, next: 0, counted: 0, last_ns: now_ns, occupancy }
     }
 
-    /// Sweeps as many buckets as are due since the last call.
+    /// Sweeps as many buckets as are due since the last call. To be called every few seconds at least, for the filter.
     pub fn sweep(&mut self, now_ns: u64) {
-        let Some(table) = TransactionTable::new(self.words.words()) else { return };
+        if let Some(filter) = self.memory.served() {
+            filter.clear_next(now_ns);
+        }
+        let Some(table) = self.memory.table() else { return };
         let buckets = table.buckets();
         let elapsed_ns = now_ns.saturating_sub(self.last_ns).min(SWEEP_NS);
         // At most all of them: the product is below 2^22 * 2^36.
@@ -145,27 +178,31 @@ impl Sweeper {
 mod tests {
     use std::os::fd::AsFd;
 
-    use overload::SLOTS;
+    use overload::{GENERATIONS, SLOTS};
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use super::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn memory(buckets: usize) -> Arc<MappedWords> {
+    fn words(count: usize) -> Arc<MappedWords> {
         let fd = memfd_create("transactions", MemfdFlags::CLOEXEC).expect("memfd");
-        ftruncate(&fd, (8 * SLOTS * buckets) as u64).expect("size");
-        Arc::new(MappedWords::map(fd.as_fd(), SLOTS * buckets).expect("map"))
+        ftruncate(&fd, 8 * count as u64).expect("size");
+        Arc::new(MappedWords::map(fd.as_fd(), count).expect("map"))
+    }
+
+    fn memory(buckets: usize) -> Memory {
+        Memory { table: words(SLOTS * buckets), served: words(GENERATIONS * 128) }
     }
 
     #[test]
     fn a_full_sweep_counts_and_forgets_in_time_whatever_the_intervals() {
         for interval_ns in [SECOND_NS / 4, 7 * SECOND_NS, 300 * SECOND_NS] {
-            let words = memory(64);
-            let transactions = Transactions::new(Some(Arc::clone(&words)));
+            let memory = memory(64);
+            let transactions = Transactions::new(Some(memory.clone()));
             let counters = WorkerCounters::default();
             let occupancy = Arc::new(Occupancy::default());
-            let mut sweeper = Sweeper::new(words, Arc::clone(&occupancy), 0);
+            let mut sweeper = Sweeper::new(memory, Arc::clone(&occupancy), 0);
             let mut seen = 0;
             let mut now_ns = 0;
             while now_ns < 1000 * SECOND_NS {

@@ -299,6 +299,8 @@ impl Worker {
     /// Gives one message to the server: the marker comes off, the checksum is completed or checked.
     fn hand_over(&mut self, index: usize, next: Served<Waiting>, now_ns: u64) {
         let Served { item: mut message, call_key, waited_ns, .. } = next;
+        // Before it is rewritten.
+        let beginning = self.beginning_of(index, &message);
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let (txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
@@ -312,6 +314,7 @@ impl Worker {
                         match egress.send(port, message.body, range) {
                             Ok(large) => {
                                 transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
+                                transactions.note_served(beginning, now_ns);
                                 lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
                             }
@@ -329,6 +332,7 @@ impl Worker {
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
                         transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
+                        transactions.note_served(beginning, now_ns);
                         lane.handed_over(message.class, begins_call, packet.len(), waited_ns, now_ns);
                         return self.parts.give_back(Some(message.body));
                     }

@@ -3,17 +3,19 @@
 mod support;
 
 use overload::{
-    GateConfig, GateState, HystereticConfig, Known, Threshold, TransactionState, TransactionTable,
+    GateConfig, GateState, HystereticConfig, Known, ServedFilter, Threshold, TransactionState,
+    TransactionTable,
 };
 use sip::{Class, Method, Seed, TransactionKey};
 use sipweir::counters::Outcome;
 use support::{Bench, CONTROL, MS, NEW, Setup, request};
 
 const URI: &str = "sip:b@example.com";
+const CALLER: [u8; 4] = [198, 51, 100, 7];
 
 fn hash_of(message: &str) -> u64 {
     let key = TransactionKey::new(&Seed([1, 2, 3, 4]));
-    sip::transaction_hash(&key, [198, 51, 100, 7].into(), 0, message.as_bytes(), 0, None)
+    sip::transaction_hash(&key, CALLER.into(), 0, message.as_bytes(), 0, None)
 }
 
 /// What the table knows of a message, without counting a copy.
@@ -31,6 +33,34 @@ fn busy() -> Bench {
     bench.server.set_waiting(1);
     bench.turn_after(MS);
     bench
+}
+
+#[test]
+fn the_kernel_learns_which_requests_the_server_has_got() {
+    let mut bench = Bench::new(&Setup::default());
+    let key = TransactionKey::new(&Seed([1, 2, 3, 4]));
+    let is_there = |bench: &Bench, message: &str| {
+        let hash = sip::beginning_hash(&key, CALLER.into(), message.as_bytes()).expect("long enough");
+        ServedFilter::new(bench.served.words()).expect("lines").may_contain(hash)
+    };
+    let (served, refused, marked, ack) = (
+        request("INVITE", URI, "c1"),
+        request("INVITE", URI, "c2"),
+        request("INVITE", URI, "c3"),
+        request("ACK", URI, "c4"),
+    );
+    let with_field = marked.replacen("SIP/2.0\r\n", "SIP/2.0 rtx=0\r\n", 1);
+    bench.deliver_rejected_from(CALLER, &refused).expect("delivered");
+    for message in [&served, &with_field, &ack] {
+        bench.deliver(message).expect("delivered");
+    }
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server().len(), 3);
+    assert!(is_there(&bench, &served));
+    assert!(is_there(&bench, &marked), "with a marker, which was cut out");
+    assert!(!is_there(&bench, &refused));
+    assert!(!is_there(&bench, &ack), "nobody asks the table about it");
+    bench.assert_conserved();
 }
 
 #[test]

@@ -304,6 +304,15 @@ impl Worker {
             && self.parts.transactions.is_on()
     }
 
+    /// What the XDP program's filter knows a request by whose copies the table would know.
+    pub(super) fn beginning_of(&self, index: usize, message: &Waiting) -> Option<u64> {
+        if !self.is_remembered(index, message.class) {
+            return None;
+        }
+        let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
+        sip::beginning_hash(&self.parts.key, message.datagram.source.ip(), payload)
+    }
+
     fn txn_hash(&self, message: &Waiting, service: u8) -> u64 {
         let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         let start = sip::start_line::skip_line_ends(payload);

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use afxdp::testing::{Dropped, EgressWire, Wire, egress_pair, pair};
 use afxdp::{EgressConfig, MappedWords, PortConfig};
 use overload::{
-    AnyGate, CallQueue, Credit, CreditConfig, Gate, GateConfig, QueueCapacity, RateConfig, ReceiveQueue,
-    SLOTS,
+    AnyGate, CallQueue, Credit, CreditConfig, GENERATIONS, Gate, GateConfig, QueueCapacity, RateConfig,
+    ReceiveQueue, SLOTS,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use sip::{Class, Marker, Method, Seed, Services, TransactionKey};
@@ -32,7 +32,7 @@ use sipweir::prefix::PrefixTable;
 use sipweir::privileged::Privileged;
 use sipweir::reply_policy::ReplyPolicy;
 use sipweir::side_door::SideDoor;
-use sipweir::transactions::Transactions;
+use sipweir::transactions::{Memory, Transactions};
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
 use xdp_prog::abi::{QUEUES_MAX, SERVICES_MAX};
@@ -82,6 +82,7 @@ pub struct Bench {
     pub counters: Arc<WorkerCounters>,
     pub gates: Arc<MappedWords>,
     pub table: Arc<MappedWords>,
+    pub served: Arc<MappedWords>,
     pub stop: Arc<AtomicBool>,
     /// The other end of the export, until a test takes it.
     pub outlet: Option<Outlet>,
@@ -199,6 +200,7 @@ impl Bench {
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);
         let table = setup.table.clone().unwrap_or_else(|| words(setup.buckets * SLOTS));
+        let served = words(128 * GENERATIONS);
         let stop = Arc::new(AtomicBool::new(false));
         let letters = Arc::new(LetterBox::default());
         let counters = Arc::new(WorkerCounters::default());
@@ -217,7 +219,10 @@ impl Bench {
             queue: 0,
             seed: Seed([1, 2, 3, 4]),
             key: Arc::new(TransactionKey::new(&Seed([1, 2, 3, 4]))),
-            transactions: Transactions::new(Some(Arc::clone(&table))),
+            transactions: Transactions::new(Some(Memory {
+                table: Arc::clone(&table),
+                served: Arc::clone(&served),
+            })),
             privileged: Privileged::default(),
             local: setup.local.clone(),
             letters: Arc::clone(&letters),
@@ -238,6 +243,7 @@ impl Bench {
             counters,
             gates,
             table,
+            served,
             stop,
             outlet,
             now_ns,
