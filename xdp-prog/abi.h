@@ -83,6 +83,7 @@ enum reason {
 	REASON_VLAN_NOT_OURS = 33,    /* a VLAN that the host has no device for */
 	REASON_CREDENTIALS = 34,      /* brings credentials: half of its work is done */
 	REASON_SOURCE_LOCAL = 35,     /* from the wire, with a source address of the host itself */
+	REASON_MONITORED = 36,	      /* only watched: what would have been done is counted apart */
 	REASONS = 40,		      /* room to grow; more than 42 and the counters of a CPU exceed 32 KiB */
 };
 
@@ -133,6 +134,10 @@ enum gate_state {
 
 /* Answer nobody: as many replies as the worker may send are on their way. */
 #define GATE_SILENT (1ULL << 41)
+
+/* One bit for each enum packet_class, from this one on: such packets pass, whatever would be done with them.
+ */
+#define GATE_MONITORED_SHIFT 48
 
 /*
  * In front of every redirected packet. 32 bytes, the most that kernels before 6.8 accept. Host byte order.

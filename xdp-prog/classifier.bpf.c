@@ -9,6 +9,9 @@
  * unread; otherwise the headers are read, and an original outside the admitted share is shed. Whatever a
  * bounded scan cannot tell goes to ring `new` as `undecided`.
  *
+ * While a class is only watched (the gate's word says so), its packets pass, and what would have been done
+ * with them is counted in a table of its own.
+ *
  * Each packet is counted exactly once. What goes to a ring carries struct packet_meta in front. An empty
  * socket slot and a driver without room for metadata both mean XDP_PASS: without sipweir the server gets its
  * packets as ever.
@@ -147,6 +150,12 @@ static __always_inline __u64 arrival_of(struct message *message)
 	return message->meta.arrival_ns;
 }
 
+/* Whether packets of this class pass whatever would be done with them. */
+static __always_inline _Bool is_monitored(enum packet_class class, __u64 gate)
+{
+	return gate >> (GATE_MONITORED_SHIFT + (class & (CLASSES - 1))) & 1;
+}
+
 /* What a request that is shed here gets. */
 static __always_inline enum verdict refused(const struct message *message, __u64 gate)
 {
@@ -176,7 +185,7 @@ static __always_inline enum verdict shed_or_admit(struct message *message, __u64
 	/* Who would be told no and is not, because too many are, is not remembered: a flood would take the
 	 * places of all others in the table, and its copies may find the gate open. */
 	if (has_transactions && !(gate & GATE_SILENT))
-		remember_shed(message->meta.txn_hash, arrival_of(message));
+		remember(message->meta.txn_hash, TRANSACTION_SHED, arrival_of(message));
 	return refused(message, gate);
 }
 
@@ -208,16 +217,19 @@ __noinline int judge_privilege(struct xdp_md *ctx, struct message *message)
 /* What start line and transaction table left open, decided by gate and headers. */
 static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct message *message, __u64 gate)
 {
-	if (is_open(gate)) {
+	/* Of what is only watched nobody else reads the headers. */
+	if (is_open(gate) && !is_monitored(CLASS_ORIGINAL, gate)) {
 		conclude(message, CLASS_UNDECIDED, REASON_HEADERS_UNREAD);
 		return VERDICT_RING_NEW;
 	}
 	scan_headers(ctx, message);
 	if (message->meta.class == CLASS_ORIGINAL && (has_emergency_numbers || has_probers))
 		judge_privilege(ctx, message);
-	if (message->meta.class == CLASS_ORIGINAL)
+	if (message->meta.class == CLASS_ORIGINAL && !is_open(gate))
 		return shed_or_admit(message, gate);
-	return message->meta.class == CLASS_UNDECIDED ? VERDICT_RING_NEW : VERDICT_RING_CONTROL;
+	return message->meta.class == CLASS_ORIGINAL || message->meta.class == CLASS_UNDECIDED
+		   ? VERDICT_RING_NEW
+		   : VERDICT_RING_CONTROL;
 }
 
 /*
@@ -261,11 +273,10 @@ static __always_inline _Bool judge_copy(struct message *message, __u64 gate, enu
 }
 
 /* Class, reason and verdict of a datagram for a service. */
-static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *message)
+static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *message, __u64 gate)
 {
 	enum verdict verdict;
 	_Bool asks;
-	__u64 gate;
 
 	scan_start_line(ctx, message);
 	if (message->meta.class == CLASS_NOT_SIP && not_sip_drop)
@@ -275,7 +286,6 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 			conclude(message, CLASS_UNDECIDED, REASON_HEADERS_UNREAD);
 		return VERDICT_RING_NEW;
 	}
-	gate = gate_of(message->meta.service, ctx->rx_queue_index);
 	switch (message->meta.class) {
 	case CLASS_KEEPALIVE:
 	case CLASS_STUN:
@@ -336,6 +346,31 @@ static __always_inline int deliver(struct xdp_md *ctx, struct message *message, 
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index * RINGS + verdict, XDP_PASS);
 }
 
+/* Counts a packet for the line that would wait, which the worker computes. */
+static __always_inline void count_watched(__u32 service, __u32 queue, enum verdict verdict)
+{
+	__u32 index = service * QUEUES_MAX + queue;
+	struct watched *count = queue < QUEUES_MAX ? bpf_map_lookup_elem(&watched, &index) : 0;
+
+	if (!count)
+		return;
+	count->originals += verdict == VERDICT_RING_NEW;
+	count->control += verdict == VERDICT_RING_CONTROL;
+	count->all++;
+}
+
+/*
+ * Leaves a packet to the kernel and counts what would have been done with it. Nobody else will enter what the
+ * server gets so, and its copies are to be known.
+ */
+static __always_inline int watch(struct message *message, enum verdict verdict)
+{
+	count_in(&monitored, message->meta.class, verdict, message->meta.reason);
+	if ((verdict == VERDICT_RING_NEW || verdict == VERDICT_RING_CONTROL) && message->meta.txn_hash)
+		remember(message->meta.txn_hash, TRANSACTION_HANDED_OVER, arrival_of(message));
+	return pass(message->meta.class, REASON_MONITORED);
+}
+
 SEC("xdp")
 int sipweir(struct xdp_md *ctx)
 {
@@ -345,6 +380,7 @@ int sipweir(struct xdp_md *ctx)
 	enum verdict verdict;
 	enum reason reason;
 	__u32 service;
+	__u64 gate;
 
 	reason = parse_headers(&cursor, &flow);
 	if (reason)
@@ -367,7 +403,12 @@ int sipweir(struct xdp_md *ctx)
 	message.end = flow.payload_offset + flow.udp_len - sizeof(struct udphdr);
 	message.source[0] = flow.source[0];
 	message.source[1] = flow.source[1];
-	verdict = judge(ctx, &message);
+	gate = gate_of(service, ctx->rx_queue_index);
+	verdict = judge(ctx, &message, gate);
+	if (gate >> GATE_MONITORED_SHIFT)
+		count_watched(service, ctx->rx_queue_index, verdict);
+	if (is_monitored(message.meta.class, gate))
+		return watch(&message, verdict);
 	if (verdict == VERDICT_DROP)
 		return drop(message.meta.class, message.meta.reason);
 	return deliver(ctx, &message, verdict);

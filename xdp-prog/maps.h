@@ -77,6 +77,23 @@ const volatile __u64 vlans_taken[4096 / 64];
  */
 volatile __u64 gates[SERVICES_MAX * QUEUES_MAX] SEC(".data.gates");
 
+/* What comes for a service of which some classes are only watched, all classes counted. */
+struct watched {
+	__u64 originals; /* that the gate would admit */
+	__u64 control;
+	__u64 all;
+	__u64 zero;
+};
+
+/* Index service * QUEUES_MAX + RX queue. Written by that queue's CPU alone, read, mapped, by its worker. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SERVICES_MAX *QUEUES_MAX);
+	__type(key, __u32);
+	__type(value, struct watched);
+} watched SEC(".maps");
+
 #define PROBERS_MAX 1024
 
 struct prober_key {
@@ -153,15 +170,28 @@ struct {
 	__type(value, struct counter_table);
 } counters SEC(".maps");
 
+/* The same of what would have been done with packets that are only watched. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counter_table);
+} monitored SEC(".maps");
+
+static __always_inline void count_in(void *map, __u32 class, __u32 verdict, __u32 reason)
+{
+	__u32 first = 0, cell = (class * VERDICTS + verdict) * REASONS + reason;
+	struct counter_table *table = bpf_map_lookup_elem(map, &first);
+
+	if (table && cell < COUNTER_CELLS)
+		table->packets[cell]++;
+}
+
 /* INVARIANT: called exactly once for every packet. Plain addition: the table belongs to this CPU, and XDP is
  * not preempted by XDP. */
 static __always_inline void count(__u32 class, __u32 verdict, __u32 reason)
 {
-	__u32 first = 0, cell = (class * VERDICTS + verdict) * REASONS + reason;
-	struct counter_table *table = bpf_map_lookup_elem(&counters, &first);
-
-	if (table && cell < COUNTER_CELLS)
-		table->packets[cell]++;
+	count_in(&counters, class, verdict, reason);
 }
 
 #endif

@@ -238,8 +238,11 @@ static __always_inline __u64 least_worth(__u32 index, __u64 time)
 	return best >> 3 << 16 | (SLOTS - 1 - (best & (SLOTS - 1))) << 8 | used;
 }
 
-/* Enters a request that was shed here, so that its copies get the same answer. */
-static __always_inline int remember_shed(__u64 hash, __u64 now_ns)
+/*
+ * Enters a request whose end is known here: one that was shed, so that its copies get the same answer, or one
+ * that is only watched, and that the server gets by itself.
+ */
+static __always_inline int remember(__u64 hash, enum transaction_state state, __u64 now_ns)
 {
 	__u64 time = time_of(now_ns), first, second, slot, entered, at;
 	__u32 index = hash;
@@ -260,7 +263,7 @@ static __always_inline int remember_shed(__u64 hash, __u64 now_ns)
 	/* Another writer has just entered something worth more. */
 	if (worthlessness(slot, time) != first >> 16)
 		return 0;
-	entered = hash >> FINGERPRINT_SHIFT << FINGERPRINT_SHIFT | (__u64)TRANSACTION_SHED << STATE_SHIFT |
+	entered = hash >> FINGERPRINT_SHIFT << FINGERPRINT_SHIFT | (__u64)state << STATE_SHIFT |
 		  time << LAST_SHIFT | time;
 	if (__sync_val_compare_and_swap(&bucket->slots[at], slot, entered) != slot)
 		return 0;

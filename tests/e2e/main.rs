@@ -9,6 +9,7 @@
 //! | `transactions` | client – sipweir – server, byte for byte | refused: one answer, one ACK, nothing at the server; handed over: the server repairs a lost answer |
 //! | `starvation` | callers, flooder – sipweir – slow server | floods of keep-alives, of what is no SIP, and of forged BYEs take nothing from calls below capacity |
 //! | `side_door` | callers – sipweir – server | fragments, options and stacked devices pass the gate too |
+//! | `monitor` | callers – sipweir, watching – server | everything passes, and what would have been done is counted |
 //! | `memory` | sipweir alone | the memory formula of `docs/operations.md` |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
@@ -24,6 +25,7 @@ mod failures;
 mod guard;
 mod guarded;
 mod memory;
+mod monitor;
 mod namespaces;
 mod side_door;
 mod stacks;

@@ -20,9 +20,14 @@ pub const LOCALS_MAX: usize = 16_384;
 /// Slots of a bucket of the transaction table, each a 64-bit word.
 pub const SLOTS: usize = 8;
 
+/// Words of a service and queue in the counts of what is watched: originals that the gate admits, control, all.
+pub const WATCHED_WORDS: usize = 4;
+
 /// The verdict of a packet that goes to the kernel.
 pub const VERDICT_PASS: u8 = 4;
 /// The verdict of a packet that goes nowhere.
 pub const VERDICT_DROP: u8 = 5;
 /// Classes below this one belong to a ring, and never to the kernel unless metadata was impossible.
 pub const CLASS_FRAGMENT: u8 = 12;
+/// The packet was only watched.
+pub const REASON_MONITORED: u8 = 36;

@@ -6,7 +6,7 @@
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::Error;
-use crate::abi::{CLASS_FRAGMENT, CLASSES, REASONS, VERDICT_PASS, VERDICTS};
+use crate::abi::{CLASS_FRAGMENT, CLASSES, REASON_MONITORED, REASONS, VERDICT_PASS, VERDICTS};
 
 const CELLS: usize = CLASSES * VERDICTS * REASONS;
 
@@ -46,8 +46,9 @@ impl Counters {
     /// Packets that were for a ring but went to the kernel because the driver has no room for metadata.
     #[must_use]
     pub fn without_metadata(&self) -> u64 {
-        let lost =
-            self.iter().filter(|&(class, verdict, ..)| class < CLASS_FRAGMENT && verdict == VERDICT_PASS);
+        let lost = self.iter().filter(|&(class, verdict, reason, _)| {
+            class < CLASS_FRAGMENT && verdict == VERDICT_PASS && reason != REASON_MONITORED
+        });
         lost.map(|(.., packets)| packets).sum()
     }
 

@@ -99,6 +99,13 @@ impl Classifier {
         self.skeleton.maps.served.as_fd()
     }
 
+    /// The descriptor of the counts of what is watched: `SERVICES_MAX * QUEUES_MAX * WATCHED_WORDS` words, mappable; those
+    /// of a service and queue begin at `(service * QUEUES_MAX + queue) * WATCHED_WORDS`.
+    #[must_use]
+    pub fn watched_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.watched.as_fd()
+    }
+
     /// Transactions that the program forgot before their time to make room for newer ones. Workers count their own.
     #[must_use]
     pub fn evicted(&self) -> u64 {
@@ -169,10 +176,23 @@ impl Classifier {
     ///
     /// No free descriptor.
     pub fn counter_reader(&self) -> Result<CounterReader, Error> {
-        let map = MapHandle::try_from(&self.skeleton.maps.counters)
-            .map_err(|error| Error::from_libbpf("duplicating the counters' descriptor", &error))?;
-        Ok(CounterReader::new(map))
+        reader_of(&self.skeleton.maps.counters)
     }
+
+    /// The same of what would have been done with packets that are only watched.
+    ///
+    /// # Errors
+    ///
+    /// No free descriptor.
+    pub fn monitored_reader(&self) -> Result<CounterReader, Error> {
+        reader_of(&self.skeleton.maps.monitored)
+    }
+}
+
+fn reader_of(map: &libbpf_rs::MapMut<'_>) -> Result<CounterReader, Error> {
+    let map = MapHandle::try_from(map)
+        .map_err(|error| Error::from_libbpf("duplicating the counters' descriptor", &error))?;
+    Ok(CounterReader::new(map))
 }
 
 fn write_settings(rodata: &mut types::rodata, settings: &Settings) {

@@ -69,6 +69,8 @@ pub struct Settings {
     pub hash_key: HashKey,
     /// The services; their order is their index in gate words and metadata. An exact address wins over any address.
     pub services: Vec<ServiceAddress>,
+    /// Bit n: service n is only watched, so the side door leaves its datagrams alone.
+    pub only_watched: u64,
     /// Bytes of the longest packet that fits into a UMEM frame behind its headroom; longer ones pass to the kernel.
     pub max_frame_len: u32,
     /// Drop what is no SIP instead of passing it.
@@ -97,6 +99,7 @@ impl Settings {
         Self {
             hash_key,
             services,
+            only_watched: 0,
             max_frame_len: 2048,
             not_sip_drop: false,
             link_addresses: None,

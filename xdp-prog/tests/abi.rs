@@ -67,4 +67,5 @@ fn the_loader_knows_the_numbers_it_names() {
     assert_eq!(xdp_prog::abi::VERDICT_PASS, Verdict::Pass as u8);
     assert_eq!(xdp_prog::abi::VERDICT_DROP, Verdict::Drop as u8);
     assert_eq!(xdp_prog::abi::CLASS_FRAGMENT, Class::Fragment as u8);
+    assert_eq!(xdp_prog::abi::REASON_MONITORED, Reason::Monitored as u8);
 }

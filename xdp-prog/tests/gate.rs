@@ -163,7 +163,7 @@ fn a_gate_belongs_to_one_service_and_one_queue() {
 #[test]
 fn a_word_that_nobody_could_have_written_opens_the_gate() {
     let mut classifier = classifier();
-    for word in [gate(3, 0), u64::MAX, gate(0, 17)] {
+    for word in [gate(3, 0), u64::MAX >> 16, gate(0, 17)] {
         set_gates(&mut classifier, word);
         assert_eq!(decide(&classifier, &invite("")).1, Reason::HeadersUnread, "{word:#x}");
     }

@@ -54,6 +54,9 @@ pub struct CreditConfig {
     pub target_messages: u32,
     /// Workers that hand messages to this server, each with an account like this one.
     pub workers: u32,
+    /// What waits at the server counts whoever has sent it there: nothing is handed over, and the server's queue is only
+    /// watched.
+    pub only_watches: bool,
     /// How long no socket may be seen before originals are refused, in nanoseconds. Shorter than a quick restart of
     /// the server: calls are refused that could have waited; longer than `max_wait`: they go stale first.
     pub down_after_ns: Nanos,
@@ -63,7 +66,13 @@ pub struct CreditConfig {
 
 impl Default for CreditConfig {
     fn default() -> Self {
-        Self { target_messages: 16, workers: 1, down_after_ns: 200_000_000, rate: RateConfig::default() }
+        Self {
+            target_messages: 16,
+            workers: 1,
+            only_watches: false,
+            down_after_ns: 200_000_000,
+            rate: RateConfig::default(),
+        }
     }
 }
 
@@ -257,6 +266,7 @@ impl Credit {
         let open = (self.open + handed).saturating_sub(dropped);
         let waiting = match workers {
             1 => waiting,
+            _ if self.config.only_watches => waiting.div_ceil(workers),
             // What an idle worker sees is other workers' business.
             _ => waiting.div_ceil(workers).min(open),
         };

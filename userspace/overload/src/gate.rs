@@ -75,6 +75,8 @@ impl GateWord {
     const TABLE_UNASKED: u64 = 1 << 40;
     /// `GATE_SILENT` of `abi.h`.
     const SILENT: u64 = 1 << 41;
+    /// `GATE_MONITORED_SHIFT` of `abi.h`.
+    const MONITORED_SHIFT: u32 = 48;
 
     /// Everything is admitted. Also what a zeroed map says before the worker has published anything.
     pub const OPEN: Self = Self(0);
@@ -95,6 +97,13 @@ impl GateWord {
     #[must_use]
     pub const fn with_silence(self, silent: bool) -> Self {
         if silent { Self(self.0 | Self::SILENT) } else { Self(self.0 & !Self::SILENT) }
+    }
+
+    /// The word with the order to let these classes pass, one bit for each.
+    #[must_use]
+    pub const fn with_monitored(self, classes: u16) -> Self {
+        let cleared = self.0 & !((u16::MAX as u64) << Self::MONITORED_SHIFT);
+        Self(cleared | (classes as u64) << Self::MONITORED_SHIFT)
     }
 
     /// The word as it stands in the shared map.
@@ -265,6 +274,10 @@ mod tests {
         assert_eq!(flagged.bits(), 0x0000_0302_8000_0001);
         assert_eq!((flagged.state(), flagged.share_threshold()), (GateState::Discard, 0x8000_0001));
         assert_eq!(flagged.with_table_unasked(false).with_silence(false), word);
+        let watched = flagged.with_monitored(0x8040);
+        assert_eq!((watched.state(), watched.share_threshold()), (word.state(), word.share_threshold()));
+        assert_eq!(watched.bits() >> 48, 0x8040);
+        assert_eq!(watched.with_monitored(0), flagged);
     }
 
     #[test]

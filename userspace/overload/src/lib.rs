@@ -46,6 +46,7 @@ mod served;
 mod threshold;
 mod transactions;
 mod truesize;
+mod virtual_queue;
 
 pub use admitted_calls::AdmittedCalls;
 pub use any::AnyGate;
@@ -71,6 +72,7 @@ pub use transactions::{
     BUCKETS_MAX, COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, SLOTS, TransactionState,
     TransactionTable,
 };
+pub use virtual_queue::{Arrivals, VirtualQueue};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, as a point in time or as a span.
 pub type Nanos = u64;

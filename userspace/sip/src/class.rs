@@ -175,6 +175,8 @@ closed_enum! {
     Credentials = 34, "credentials";
     /// From the wire, with a source address of the host itself.
     SourceLocal = 35, "source_local";
+    /// Only watched: what would have been done is counted apart.
+    Monitored = 36, "monitored";
 }
 
 closed_enum! {
@@ -307,7 +309,7 @@ mod tests {
             assert_eq!((method as u8, Method::from_u8(number)), (number, Some(method)));
         }
         assert_eq!(Class::from_u8(16), None);
-        assert_eq!(Reason::from_u8(36), None);
+        assert_eq!(Reason::from_u8(37), None);
         assert_eq!(Verdict::from_u8(6), None);
         assert_eq!(MarkerForm::from_u8(2), Some(MarkerForm::Uri));
     }

@@ -8,12 +8,14 @@
 mod capture;
 mod check;
 mod limits;
+mod monitor;
 mod peer;
 mod read;
 mod value;
 
 pub use capture::{Capture, Collector};
 pub use limits::{Limits, PeerLimits};
+pub use monitor::{MonitorClasses, Monitored, ServiceMode};
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
 pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Network, Rate, Span, Taken};
@@ -231,6 +233,12 @@ pub struct Service {
     pub listen: Listen,
     /// Who processes the requests.
     pub handoff: HandoffKind,
+    /// `enforce` (default), or `monitor`: classify and count, and let everything pass.
+    #[serde(default)]
+    pub mode: ServiceMode,
+    /// In monitor mode: the classes that are only watched. Default: all.
+    #[serde(default)]
+    pub monitor_classes: Option<MonitorClasses>,
     /// Longest wait of an original before it is answered instead of served late. Below T1 (500 ms), or
     /// serving doubles the work. Default 400 ms.
     #[serde(default = "default_max_wait")]
@@ -254,6 +262,18 @@ pub struct Service {
     /// Processor of the `embedded` hand-off.
     #[serde(default)]
     pub embedded: Embedded,
+}
+
+impl Service {
+    /// The classes that are only watched.
+    #[must_use]
+    pub fn monitored(&self) -> Monitored {
+        match (self.mode, &self.monitor_classes) {
+            (ServiceMode::Enforce, _) => Monitored::NONE,
+            (ServiceMode::Monitor, None) => Monitored::ALL,
+            (ServiceMode::Monitor, Some(classes)) => classes.monitored(),
+        }
+    }
 }
 
 fn default_max_wait() -> Span {

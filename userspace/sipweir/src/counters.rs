@@ -230,6 +230,8 @@ pub struct LaneCounters {
     outcomes: [[Count; OUTCOMES]; CLASSES],
     /// Messages waiting in sipweir.
     pub waiting: Count,
+    /// Originals that would wait or be at the server if they were not only watched.
+    pub would_wait: Count,
     /// Messages taken to be at the server.
     pub at_server: Count,
     /// `overload::GateState` as a number.
@@ -268,6 +270,7 @@ impl Default for LaneCounters {
             above_cap: [const { Count(AtomicU64::new(0)) }; CLASSES],
             outcomes: [const { [const { Count(AtomicU64::new(0)) }; OUTCOMES] }; CLASSES],
             waiting: Count::default(),
+            would_wait: Count::default(),
             at_server: Count::default(),
             gate_state: Count::default(),
             gate_admits_ppm: Count::default(),

@@ -12,9 +12,11 @@ use overload::{
 use sip::{Class, Datagram, Marker, Seed};
 
 use crate::body::Body;
+use crate::config::Monitored;
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
 use crate::limits::SourceLimits;
+use crate::monitor::Monitor;
 use crate::reply_policy::ReplyPolicy;
 
 /// A look at the server costs about a microsecond (one netlink exchange), so it is taken at most this often.
@@ -27,6 +29,9 @@ const IDLE_LOOK_INTERVAL_NS: u64 = 900_000_000;
 /// While the server is away, the first request after its return waits for up to this long; looking more often
 /// would only burn CPU beside a dead server.
 const AWAY_LOOK_INTERVAL_NS: u64 = 10_000_000;
+/// Looks at a server that gets its messages past sipweir, while its queue is empty. Longer: bursts are not seen, and the
+/// gate would have reacted later than it would. Shorter: more wake-ups for nothing.
+const WATCH_LOOK_INTERVAL_NS: u64 = 5_000_000;
 
 /// A message that waits, with what the worker must know to hand it over or to answer it.
 #[derive(Debug)]
@@ -76,6 +81,10 @@ pub struct Lane {
     pub copy_wait_ns: u64,
     /// Read by the control thread.
     pub counters: Arc<LaneCounters>,
+    /// Whose packets are only watched.
+    pub monitored: Monitored,
+    /// The line that would wait, while originals are only watched.
+    pub monitor: Option<Monitor>,
     /// When the server was looked at last.
     pub looked_ns: u64,
 }
@@ -85,6 +94,9 @@ impl Lane {
     /// all it is everything.
     #[must_use]
     pub fn in_system(&self) -> usize {
+        if let Some(monitor) = &self.monitor {
+            return monitor.queue.in_system();
+        }
         let at_server = self.credit.at_server();
         match self.gate.discipline() {
             overload::Discipline::Priority => {
@@ -101,6 +113,7 @@ impl Lane {
             ServerState::Missing | ServerState::Down => AWAY_LOOK_INTERVAL_NS,
             ServerState::Up if !self.queue.is_empty() => LOOK_INTERVAL_NS,
             ServerState::Up if self.credit.at_server() > 0 => DRAIN_LOOK_INTERVAL_NS,
+            ServerState::Up if self.monitored != Monitored::NONE => WATCH_LOOK_INTERVAL_NS,
             ServerState::Up => IDLE_LOOK_INTERVAL_NS,
         };
         if now_ns.saturating_sub(self.looked_ns) < interval_ns {
@@ -110,6 +123,13 @@ impl Lane {
         self.mix.forget_if_old(now_ns);
         let look = self.handoff.look(&mut self.credit, in_flight, now_ns);
         self.counters.server_drops.add(look.dropped);
+        if let Some(monitor) = &mut self.monitor {
+            monitor.look(now_ns, self.credit.at_server().into(), look.dropped);
+            self.gate.set_service_rate(monitor.queue.rate_per_s());
+            // No original comes by to move the gate.
+            let in_system = monitor.queue.in_system();
+            let _nobody = self.gate.arrive(now_ns, u32::MAX, in_system);
+        }
         if look.departed > 0 {
             self.gate.set_service_rate(self.service_rate_per_s());
         }
@@ -132,7 +152,10 @@ impl Lane {
     /// Originals per second that the server has been measured to serve.
     #[must_use]
     pub fn service_rate_per_s(&self) -> f64 {
-        self.credit.rate_per_s() * self.mix.share()
+        match &self.monitor {
+            Some(monitor) => monitor.queue.rate_per_s(),
+            None => self.credit.rate_per_s() * self.mix.share(),
+        }
     }
 
     /// Whether a control message keeps its privilege. It counts for itself and for what it would take along.
@@ -189,10 +212,13 @@ impl Lane {
     pub fn word_to_publish(&mut self, now_ns: u64) -> GateWord {
         let word = self.word();
         let is_normal = word.state() == GateState::Normal;
-        let is_workers = is_normal && self.inquiry.is_workers(self.queue.len_of(Queue::New), now_ns);
+        // Of what is only watched nobody else asks the table, and nobody is answered.
+        let watches = self.monitor.is_some();
+        let is_workers =
+            is_normal && !watches && self.inquiry.is_workers(self.queue.len_of(Queue::New), now_ns);
         // A silence ends also while nobody is refused.
-        let is_silent = self.reply.keeps_silent(now_ns) && !is_normal;
-        word.with_table_unasked(is_workers).with_silence(is_silent)
+        let is_silent = self.reply.keeps_silent(now_ns) && !is_normal && !watches;
+        word.with_table_unasked(is_workers).with_silence(is_silent).with_monitored(self.monitored.bits())
     }
 
     /// Nanoseconds after which the lane wants a turn even if no packet comes; `None` if it has nothing to do.
@@ -210,6 +236,7 @@ impl Lane {
             ServerState::Up if self.reply.is_silent() && self.gate.state() != GateState::Normal => {
                 Some(SILENCE_NS)
             }
+            ServerState::Up if self.monitored != Monitored::NONE => Some(WATCH_LOOK_INTERVAL_NS),
             ServerState::Up => None,
         }
     }
@@ -230,6 +257,8 @@ impl Lane {
         counters.gate_return_ns.set(sums.return_ns);
         // Half a million years for a message.
         counters.in_system_us.set((sums.in_system_ns / 1000) as u64);
+        let would_wait = self.monitor.as_ref().map_or(0, |monitor| monitor.queue.in_system());
+        counters.would_wait.set(would_wait as u64);
         counters.waiting.set(self.queue.len() as u64);
         counters.at_server.set(u64::from(self.credit.at_server()));
         counters.gate_state.set(self.gate.state() as u64);

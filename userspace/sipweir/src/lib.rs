@@ -19,6 +19,7 @@ pub mod transactions;
 
 pub mod clock;
 pub mod cores;
+pub mod monitor;
 pub mod netdev;
 pub mod side_door;
 pub mod sip_helper;

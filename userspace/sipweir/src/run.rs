@@ -155,6 +155,8 @@ impl Instance {
         let words = xdp_prog::abi::SERVICES_MAX * xdp_prog::abi::QUEUES_MAX;
         let gates =
             Arc::new(MappedWords::map(classifier.gates_fd(), words).context("cannot map the gate words")?);
+        let watched = MappedWords::map(classifier.watched_fd(), words * xdp_prog::abi::WATCHED_WORDS);
+        let watched = Arc::new(watched.context("cannot map the counts of what is watched")?);
         let transactions = match settings.transaction_buckets as usize {
             0 => None,
             buckets => {
@@ -202,8 +204,8 @@ impl Instance {
             local,
         };
         for ((queue, core), tap) in (0..queues).zip(cores).zip(taps) {
-            let started =
-                instance.start_worker(config, &plan, &settings, &gates, processors, queue, core, tap);
+            let started = instance
+                .start_worker(config, &plan, &settings, &gates, &watched, processors, queue, core, tap);
             if let Err(error) = started {
                 // What was started so far is ended in order; the first error is the one that counts.
                 let _ended = instance.tear_down();
@@ -228,6 +230,7 @@ impl Instance {
         plan: &Plan,
         settings: &xdp_prog::Settings,
         gates: &Arc<MappedWords>,
+        watched: &Arc<MappedWords>,
         processors: &ProcessorFactory,
         queue: u32,
         core: usize,
@@ -274,7 +277,8 @@ impl Instance {
                     Handoff::Embedded(exchange)
                 }
             };
-            let lane = plan.lane(name, service, handoff)?;
+            let monitor = plan.monitor(index, service, watched, queue);
+            let lane = plan.lane(name, service, handoff, monitor)?;
             self.lanes[index].1.push(Arc::clone(&lane.counters));
             lanes.push(lane);
         }
@@ -282,6 +286,11 @@ impl Instance {
         self.mode.need_wakeup = mode.need_wakeup;
         self.mode.busy_poll = format!("{:?}", port.busy_poll()).to_lowercase();
 
+        // Before packets come: what shall pass must not land in a ring.
+        for (service, lane) in plan.lane_of_service.iter().enumerate() {
+            let word = lanes[usize::from(*lane)].word_to_publish(clock::now());
+            gates.store(service * xdp_prog::abi::QUEUES_MAX + queue as usize, word.bits());
+        }
         port.refill();
         for ring in 0..afxdp::RINGS {
             self.classifier.set_socket(queue as usize, ring, port.rx_fd(ring))?;
@@ -373,7 +382,7 @@ impl Instance {
             for ((name, lanes), seen) in self.lanes.iter().zip(&mut transitions) {
                 let now: u64 = lanes.iter().map(|lane| lane.gate_transitions.get()).sum();
                 if now != *seen {
-                    let state = status::Service::read(Vec::new(), "", "", lanes);
+                    let state = status::Service::read(Vec::new(), "", "", "", lanes);
                     tracing::info!(
                         service = name,
                         gate = state.gate.state,
@@ -446,7 +455,7 @@ impl Instance {
     }
 
     fn view(&self, config: &Config) -> anyhow::Result<View> {
-        let counters = self.classifier.counter_reader()?;
+        let (counters, monitored) = (self.classifier.counter_reader()?, self.classifier.monitored_reader()?);
         Ok(View {
             started: Instant::now(),
             interface: config.interface.clone(),
@@ -462,6 +471,7 @@ impl Instance {
                 .collect(),
             workers: self.workers.iter().map(|w| (w.queue, w.core, Arc::clone(&w.counters))).collect(),
             counters,
+            monitored,
             transactions: self.transactions.as_ref().map_or(0, |memory| memory.table.words().len() as u64),
             occupancy: Arc::clone(&self.occupancy),
             side_door: self.door.counter_reader()?,

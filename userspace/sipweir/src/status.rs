@@ -39,6 +39,9 @@ pub struct Status {
     pub capture: Option<Capture>,
     /// Packets seen by the XDP program, each in exactly one row; rows without packets are left out.
     pub kernel: Vec<KernelRow>,
+    /// What would have been done with packets that were only watched; in `kernel` they have the reason `monitored`.
+    #[serde(default)]
+    pub monitored: Vec<KernelRow>,
 }
 
 /// The side door, by which datagrams come that the XDP program has let pass. What became of them is with their service.
@@ -97,12 +100,18 @@ pub struct Mode {
 pub struct Service {
     /// Its addresses.
     pub listen: Vec<String>,
+    /// `enforce`, `monitor` (all of its packets pass), or `monitor_some` (those of some classes do).
+    #[serde(default)]
+    pub mode: String,
     /// `kernel` or `embedded`.
     pub handoff: String,
     /// The gate; the most closed of the workers' states.
     pub gate: Gate,
     /// Messages waiting in sipweir.
     pub waiting: u64,
+    /// Originals that would wait here or be at the server, while they are only watched.
+    #[serde(default)]
+    pub would_wait: u64,
     /// Messages taken to be at the server.
     pub at_server: u64,
     /// Measured service rate, originals per second.
@@ -252,7 +261,13 @@ impl Worker {
 impl Service {
     /// Sums the counters of a service's lanes, one per worker.
     #[must_use]
-    pub fn read(listen: Vec<String>, handoff: &str, gate: &str, lanes: &[Arc<LaneCounters>]) -> Self {
+    pub fn read(
+        listen: Vec<String>,
+        mode: &str,
+        handoff: &str,
+        gate: &str,
+        lanes: &[Arc<LaneCounters>],
+    ) -> Self {
         let sum = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).sum::<u64>();
         let most = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).max().unwrap_or(0);
         let least = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).min().unwrap_or(0);
@@ -282,6 +297,7 @@ impl Service {
         }
         Self {
             listen,
+            mode: mode.to_owned(),
             handoff: handoff.to_owned(),
             gate: Gate {
                 kind: gate.to_owned(),
@@ -298,6 +314,7 @@ impl Service {
                 in_system_s: sum(|lane| lane.in_system_us.get()) as f64 / 1e6,
             },
             waiting: sum(|lane| lane.waiting.get()),
+            would_wait: sum(|lane| lane.would_wait.get()),
             at_server: sum(|lane| lane.at_server.get()),
             service_rate_per_s: sum(|lane| lane.service_rate_milli.get()) as f64 / 1e3,
             server: Server {
@@ -316,6 +333,13 @@ impl Service {
 fn server_state_name(number: u64) -> &'static str {
     let state = usize::try_from(number).ok().and_then(|index| ServerState::ALL.get(index));
     state.map_or("unknown", |state| state.name())
+}
+
+fn write_rows(out: &mut String, rows: &[KernelRow]) -> std::fmt::Result {
+    for KernelRow { class, verdict, reason, packets } in rows {
+        writeln!(out, "  {class:<12} {verdict:<20} {reason:<20} {packets:>12}")?;
+    }
+    Ok(())
 }
 
 impl Status {
@@ -338,7 +362,12 @@ impl Status {
             mode.xdp, mode.af_xdp, mode.need_wakeup, mode.busy_poll
         )?;
         for (name, service) in &self.services {
-            writeln!(out, "\nservice {name} at {} ({})", service.listen.join(", "), service.handoff)?;
+            let mode = match service.mode.as_str() {
+                "monitor" => "; only watched",
+                "monitor_some" => "; some classes only watched",
+                _ => "",
+            };
+            writeln!(out, "\nservice {name} at {} ({}){mode}", service.listen.join(", "), service.handoff)?;
             let gate = &service.gate;
             let (state, kind, percent) = (&gate.state, &gate.kind, gate.admits * 100.0);
             writeln!(out, "  gate {state} ({kind}), admits {percent:.0} %, {} changes", gate.transitions)?;
@@ -354,6 +383,9 @@ impl Status {
                 service.server.drops,
                 service.wait_ms_max
             )?;
+            if service.would_wait > 0 {
+                writeln!(out, "  {} would wait or be at the server", service.would_wait)?;
+            }
             if service.control_left_out > 0 {
                 writeln!(out, "  {} replies without room for overload control", service.control_left_out)?;
             }
@@ -410,8 +442,10 @@ impl Status {
             )?;
         }
         writeln!(out, "\nXDP program")?;
-        for row in &self.kernel {
-            writeln!(out, "  {:<12} {:<20} {:<20} {:>12}", row.class, row.verdict, row.reason, row.packets)?;
+        write_rows(out, &self.kernel)?;
+        if !self.monitored.is_empty() {
+            writeln!(out, "\nwhat would have been done with packets that were only watched")?;
+            write_rows(out, &self.monitored)?;
         }
         Ok(())
     }

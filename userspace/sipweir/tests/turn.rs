@@ -5,10 +5,11 @@ mod support;
 use overload::{GateConfig, GateState, GateWord, HystereticConfig, RandomConfig, Threshold};
 use proptest::prelude::*;
 use sip::{Class, Method};
-use sipweir::config::Reply;
+use sipweir::config::{Monitored, Reply};
 use sipweir::counters::Outcome;
 use sipweir::limits::Cap;
 use support::{Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, same_cap};
+use xdp_prog::abi::{QUEUES_MAX, WATCHED_WORDS};
 
 const URI: &str = "sip:b@example.com";
 
@@ -244,6 +245,48 @@ fn the_kernel_is_asked_to_know_copies_while_there_are_many() {
     assert_eq!(word(&bench), GateWord::OPEN, "the same message again and again");
     bench.turn_after(1100 * MS);
     assert_eq!(word(&bench), unasked, "a second later");
+    bench.assert_conserved();
+}
+
+#[test]
+fn the_gate_of_a_watched_service_follows_the_line_that_would_wait() {
+    let levels = HystereticConfig {
+        admit_below: Threshold::Messages(5),
+        shed_at: Threshold::Messages(10),
+        discard_at: Threshold::Messages(20),
+        share: 0.5,
+    };
+    let (gate, monitored) = (GateConfig::Hysteretic(levels), Monitored::ALL);
+    let mut bench = Bench::new(&Setup { gate, monitored, rate_per_s: 100.0, ..Setup::default() });
+    bench.turn_after(MS);
+    // As the XDP program counts: originals and all, at the lane's second service.
+    let place = QUEUES_MAX * WATCHED_WORDS;
+    let arrive = |bench: &Bench, originals: u64| {
+        bench.watched.store(place, bench.watched.load(place) + originals);
+        bench.watched.store(place + 2, bench.watched.load(place + 2) + originals);
+    };
+    arrive(&bench, 1);
+    // The server serves one in ten milliseconds until it is measured.
+    for (arrivals, ms, expected) in [
+        (0, 10, GateState::Normal),
+        (8, 1, GateState::Normal),
+        (5, 1, GateState::Overload),
+        (20, 1, GateState::Discard),
+        (0, 2, GateState::Discard),
+        (0, 400, GateState::Normal),
+    ] {
+        arrive(&bench, arrivals);
+        for _ in 0..ms {
+            bench.turn_after(MS);
+        }
+        // One look more: with an empty queue at the server it is taken every 5 ms.
+        bench.turn_after(5 * MS);
+        let word = word(&bench);
+        assert_eq!(word.state(), expected, "{arrivals} more, {} in line", bench.lane.would_wait.get());
+        assert_eq!(word.bits() >> 48, 0xffff, "all pass");
+        assert!(bench.worker.due_in_ns().is_some_and(|due_ns| due_ns <= 5 * MS), "it has to look");
+    }
+    assert!(bench.at_server().is_empty() && bench.replies().is_empty());
     bench.assert_conserved();
 }
 

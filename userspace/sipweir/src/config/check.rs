@@ -8,7 +8,8 @@ use xdp_prog::abi::SERVICES_MAX;
 use xdp_prog::{EMERGENCY_NUMBERS_MAX, PROBERS_MAX};
 
 use super::{
-    Config, Frames, GateKind, HandoffKind, Limit, Limits, Peer, PeerLimits, Problem, Reply, Service, Taken,
+    Config, Frames, GateKind, HandoffKind, Limit, Limits, Peer, PeerLimits, Problem, Reply, Service,
+    ServiceMode, Taken,
 };
 use crate::prefix::Prefix;
 
@@ -144,6 +145,23 @@ fn one_service(path: &str, service: &Service, whole: bool, report: &mut impl FnM
     }
     if !(service.initial_rate.is_finite() && service.initial_rate >= 1.0) {
         report(format!("{path}.initial_rate"), "a rate per second, at least 1".into());
+    }
+    if service.mode == ServiceMode::Monitor && service.handoff == HandoffKind::Embedded {
+        let message =
+            "what is only watched passes to the kernel, and no server is there; set handoff = \"kernel\"";
+        report(format!("{path}.mode"), message.into());
+    }
+    if let Some(classes) = &service.monitor_classes {
+        let problem = match service.mode {
+            ServiceMode::Enforce => Some("only of use with mode = \"monitor\""),
+            ServiceMode::Monitor if classes.0.is_empty() => {
+                Some("name a class, or leave the key out to watch all of them")
+            }
+            ServiceMode::Monitor => None,
+        };
+        if let Some(message) = problem.filter(|_| whole) {
+            report(format!("{path}.monitor_classes"), message.into());
+        }
     }
     limits(&format!("{path}.limits"), &service.limits, whole, report);
     reply(&format!("{path}.reply"), &service.reply, whole, report);

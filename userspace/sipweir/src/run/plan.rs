@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use afxdp::{CopyMode, FrameBudget, PortConfig, UmemConfig};
+use afxdp::{CopyMode, FrameBudget, MappedWords, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
     AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, GateTimes, HystereticConfig,
-    QueueCapacity, RandomConfig, RateConfig,
+    QueueCapacity, RandomConfig, RateConfig, VirtualQueue,
 };
 use sip::TransactionKey;
 use xdp_prog::LINK_ADDRESSES_MAX;
@@ -20,6 +20,7 @@ use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
 use crate::lane::Lane;
 use crate::limits::SourceLimits;
+use crate::monitor::Monitor;
 use crate::netdev::Stack;
 use crate::reply_policy::ReplyPolicy;
 use crate::{clock, sock_diag};
@@ -74,7 +75,10 @@ impl Plan {
     pub(super) fn new(config: &Config, queues: u32) -> anyhow::Result<Self> {
         let frames = &config.frames;
         let port = port_config(frames, config.xdp.zero_copy);
-        let kernel_handoff = config.service.values().any(|service| service.handoff == HandoffKind::Kernel);
+        let kernel_handoff = config
+            .service
+            .values()
+            .any(|service| service.handoff == HandoffKind::Kernel && !service.monitored().is_all());
         let lanes = config.service.len() as u32;
         let tx_egress = if kernel_handoff { frames.ring_tx } else { 0 };
         // What is left after rings and the least number of places is for originals, shared by the lanes.
@@ -116,10 +120,15 @@ impl Plan {
                 reply_owed: ReplyPolicy::of_service(service, 0, 0).answers_anybody(),
             })
         });
+        let only_watched = self.lane_of_service.iter().enumerate().fold(0, |bits, (number, lane)| {
+            let service = config.service.values().nth(usize::from(*lane));
+            bits | u64::from(service.is_some_and(|service| service.monitored().is_all())) << number
+        });
         let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
         xdp_prog::Settings {
             hash_key: xdp_prog::HashKey(Box::new(*key.words())),
             services: services.collect(),
+            only_watched,
             max_frame_len: self.port.umem.packet_len_max(),
             link_addresses: (config.xdp.link_addresses != Taken::Any).then_some(link_addresses),
             vlans: match &config.xdp.vlans {
@@ -185,10 +194,36 @@ impl Plan {
         Ok(Watches::new(watches))
     }
 
-    pub(super) fn lane(&self, name: &str, service: &Service, handoff: Handoff) -> anyhow::Result<Lane> {
+    /// The first guess of a worker's part of the rate.
+    fn first_rate(&self, service: &Service) -> RateConfig {
+        let initial_per_s = service.initial_rate / f64::from(self.queues);
+        RateConfig { initial_per_s, ..RateConfig::default() }
+    }
+
+    /// The line that would wait, if originals of a service are only watched. `lane` is its number.
+    pub(super) fn monitor(
+        &self,
+        lane: usize,
+        service: &Service,
+        words: &Arc<MappedWords>,
+        rx_queue: u32,
+    ) -> Option<Monitor> {
+        let numbers =
+            (0..self.lane_of_service.len()).filter(|n| usize::from(self.lane_of_service[*n]) == lane);
+        let queue = VirtualQueue::new(self.first_rate(service), clock::now());
+        let is_watched = service.monitored().has_originals();
+        is_watched.then(|| Monitor::new(Arc::clone(words), numbers, rx_queue, queue))
+    }
+
+    pub(super) fn lane(
+        &self,
+        name: &str,
+        service: &Service,
+        handoff: Handoff,
+        monitor: Option<Monitor>,
+    ) -> anyhow::Result<Lane> {
         let now_ns = clock::now();
-        let queues = f64::from(self.queues);
-        let rate = RateConfig { initial_per_s: service.initial_rate / queues, ..RateConfig::default() };
+        let rate = self.first_rate(service);
         let credit = CreditConfig {
             target_messages: match service.handoff {
                 HandoffKind::Kernel => service.server.queue_target,
@@ -197,6 +232,7 @@ impl Plan {
             down_after_ns: service.server.down_after.nanos(),
             // An embedded processor is its worker's own.
             workers: if service.handoff == HandoffKind::Kernel { self.queues } else { 1 },
+            only_watches: service.monitored().has_originals(),
             rate,
         };
         let gate = self.any_gate(name, service)?;
@@ -217,6 +253,8 @@ impl Plan {
             max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },
             copy_wait_ns: service.max_wait.nanos(),
             counters: Arc::new(LaneCounters::default()),
+            monitored: service.monitored(),
+            monitor,
             looked_ns: 0,
         })
     }

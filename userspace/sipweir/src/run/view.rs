@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) services: Vec<(String, Service, Vec<Arc<LaneCounters>>)>,
     pub(super) workers: Vec<(u32, usize, Arc<WorkerCounters>)>,
     pub(super) counters: xdp_prog::CounterReader,
+    /// What would have been done with packets that are only watched.
+    pub(super) monitored: xdp_prog::CounterReader,
     /// Slots of the transaction table.
     pub(super) transactions: u64,
     pub(super) occupancy: Arc<Occupancy>,
@@ -49,6 +51,7 @@ impl View {
                         name.clone(),
                         status::Service::read(
                             listen,
+                            service.monitored().name(),
                             service.handoff.name(),
                             service.gate.kind.name(),
                             lanes,
@@ -77,7 +80,8 @@ impl View {
                 sent: sent.sent.get(),
                 unsent: sent.unsent.get(),
             }),
-            kernel: self.counters.read().map(|counters| kernel_rows(&counters)).unwrap_or_default(),
+            kernel: rows_of(&self.counters),
+            monitored: rows_of(&self.monitored),
         }
     }
 }
@@ -98,7 +102,8 @@ impl View {
     }
 }
 
-fn kernel_rows(counters: &xdp_prog::Counters) -> Vec<status::KernelRow> {
+fn rows_of(reader: &xdp_prog::CounterReader) -> Vec<status::KernelRow> {
+    let Ok(counters) = reader.read() else { return Vec::new() };
     counters
         .iter()
         .filter(|(.., packets)| *packets > 0)

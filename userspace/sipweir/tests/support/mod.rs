@@ -16,18 +16,19 @@ use afxdp::testing::{Dropped, EgressWire, Wire, egress_pair, pair};
 use afxdp::{EgressConfig, MappedWords, PortConfig};
 use overload::{
     AnyGate, CallQueue, Credit, CreditConfig, GENERATIONS, Gate, GateConfig, QueueCapacity, RateConfig,
-    ReceiveQueue, SLOTS,
+    ReceiveQueue, SLOTS, VirtualQueue,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use sip::{Class, Marker, Method, Seed, Services, TransactionKey};
 use sipweir::capture::Outlet;
-use sipweir::config::Reply;
+use sipweir::config::{Monitored, Reply};
 use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::Lane;
 use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
+use sipweir::monitor::Monitor;
 use sipweir::prefix::PrefixTable;
 use sipweir::privileged::Privileged;
 use sipweir::reply_policy::ReplyPolicy;
@@ -35,7 +36,7 @@ use sipweir::side_door::SideDoor;
 use sipweir::transactions::{Memory, Transactions};
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
-use xdp_prog::abi::{QUEUES_MAX, SERVICES_MAX};
+use xdp_prog::abi::{QUEUES_MAX, SERVICES_MAX, WATCHED_WORDS};
 
 pub const MS: u64 = 1_000_000;
 pub const CONTROL: usize = 0;
@@ -83,6 +84,7 @@ pub struct Bench {
     pub gates: Arc<MappedWords>,
     pub table: Arc<MappedWords>,
     pub served: Arc<MappedWords>,
+    pub watched: Arc<MappedWords>,
     pub stop: Arc<AtomicBool>,
     /// The other end of the export, until a test takes it.
     pub outlet: Option<Outlet>,
@@ -107,6 +109,7 @@ pub struct Setup {
     pub local: LocalAddresses,
     /// Buffers of the export; 0: none.
     pub capture: u32,
+    pub monitored: Monitored,
 }
 
 impl Default for Setup {
@@ -125,6 +128,7 @@ impl Default for Setup {
             peer_caps: PrefixTable::new([]),
             local: LocalAddresses::default(),
             capture: 0,
+            monitored: Monitored::NONE,
         }
     }
 }
@@ -176,11 +180,16 @@ impl Bench {
         let (egress_port, egress) = egress_pair(&mut port, &tx);
         let server = FakeServer::default();
         let lane_counters = Arc::new(LaneCounters::default());
+        let watched = words(SERVICES_MAX * QUEUES_MAX * WATCHED_WORDS);
         let now_ns = 10_000 * MS;
         let gate = AnyGate::new(&setup.gate, 2000, setup.rate_per_s).expect("gate");
         let rate = RateConfig { initial_per_s: setup.rate_per_s, ..RateConfig::default() };
-        let credit =
-            CreditConfig { target_messages: setup.queue_target, down_after_ns: 100 * MS, workers: 1, rate };
+        let credit = CreditConfig {
+            target_messages: setup.queue_target,
+            down_after_ns: 100 * MS,
+            rate,
+            ..CreditConfig::default()
+        };
         let lane = Lane {
             name: "test".into(),
             queue: CallQueue::new(gate.discipline(), QueueCapacity { control: 256, new: 2000, copy: 128 }),
@@ -196,6 +205,11 @@ impl Bench {
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,
             counters: Arc::clone(&lane_counters),
+            monitored: setup.monitored,
+            monitor: setup
+                .monitored
+                .has_originals()
+                .then(|| Monitor::new(Arc::clone(&watched), 0..2, 0, VirtualQueue::new(rate, now_ns))),
             looked_ns: 0,
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);
@@ -244,6 +258,7 @@ impl Bench {
             gates,
             table,
             served,
+            watched,
             stop,
             outlet,
             now_ns,
