@@ -191,8 +191,8 @@ fn assert_near(what: &str, measured_kib: f64, expected_kib: f64) {
     );
 }
 
-/// Two threads that ask the C library for memory at the same moment have it map a heap more, 64 MiB of addresses, whatever
-/// the configuration. So what is mapped is the least of so many starts.
+/// Two threads that ask the C library for memory at the same moment have it map a heap more, 64 MiB of addresses,
+/// whatever the configuration. So what is mapped is the least of so many starts.
 const STARTS: usize = 3;
 
 /// What is mapped by one queue with these keys, and no heap by chance.

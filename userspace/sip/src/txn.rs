@@ -23,10 +23,10 @@
 //! A is NH, the hash of UMAC, and B its second Toeplitz iteration (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC:
 //! fast and secure message authentication", 1999, theorems 4.2 and 5.1; RFC 4418). For any two different inputs of one
 //! length, chosen without the key, (A, B) is the same for at most one key in 2^64. So it is not a matter of statistics
-//! or of what differences somebody tries: for no pair of requests there is more to win, and a pair from two addresses is
-//! one of them, since the address is a part of the input. Inputs of two lengths, and unequal (A, B), meet only if the
-//! finishing pseudo-random function maps two inputs to one number, which is another 2^-64. It also hides the sums, so
-//! that whoever learned hashes could not solve for the key.
+//! or of what differences somebody tries: for no pair of requests there is more to win, and a pair from two addresses
+//! is one of them, since the address is a part of the input. Inputs of two lengths, and unequal (A, B), meet only if
+//! the finishing pseudo-random function maps two inputs to one number, which is another 2^-64. It also hides the sums,
+//! so that whoever learned hashes could not solve for the key.
 //!
 //! Together: a request is taken for one of n others that are remembered with probability n · 2^-63 at most, before the
 //! table cuts the hash (`overload::transactions` says what that adds). The key words are drawn from the seed by

@@ -12,8 +12,8 @@
 //! and counted. Each worker has rings of its own, crossbeam's `ArrayQueue`, in which buffers circulate as in
 //! `handoff::embedded`.
 //!
-//! What the XDP program sheds itself never reaches a worker, so it cannot be exported. Not here: the format (`sip::hep`),
-//! and which messages are refused (`counters::Outcome`).
+//! What the XDP program sheds itself never reaches a worker, so it cannot be exported. Not here: the format
+//! (`sip::hep`), and which messages are refused (`counters::Outcome`).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::clock;
 use crate::config;
 use crate::counters::{Count, WorkerCounters};
 
-/// Bytes of a message that are exported; the rest is cut off. More than the frames of most packets hold, so that only what
-/// came as fragments is cut. Larger: more memory, and HEP datagrams that themselves become many fragments.
+/// Bytes of a message that are exported; the rest is cut off. More than the frames of most packets hold, so that only
+/// what came as fragments is cut. Larger: more memory, and HEP datagrams that themselves become many fragments.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// How often the thread looks after the rings. Longer: more buffers are needed (the default of 1024 lasts for 100,000 messages

@@ -71,8 +71,8 @@ pub struct Xdp {
     pub zero_copy: bool,
     /// What becomes of datagrams to a service that are not SIP: `pass` (default) to the kernel, or `drop`.
     pub not_sip: NotSip,
-    /// Ethernet addresses of frames that are taken: `host` (default), those of the interface and of devices on it; `any`;
-    /// or a list that counts beside those of the host. Other frames pass.
+    /// Ethernet addresses of frames that are taken: `host` (default), those of the interface and of devices on it;
+    /// `any`; or a list that counts beside those of the host. Other frames pass.
     pub link_addresses: Taken<LinkAddress>,
     /// VLANs of frames that are taken besides untagged ones: `host` (default), those that the host has a device for on
     /// the interface; `any`; or a list. Other frames pass.
@@ -320,8 +320,8 @@ pub struct Gate {
     pub buffer: Limit,
     /// q: share of originals admitted in `overload`, 0 to 1. `hysteretic` only.
     pub admit: f64,
-    /// w: part of the average that each request renews, above 0 and up to 1. `random` only. Default 0.5, in the middle of
-    /// what has been published as stable.
+    /// w: part of the average that each request renews, above 0 and up to 1. `random` only. Default 0.5, in the middle
+    /// of what has been published as stable.
     pub weight: f64,
     /// P0: probability of a refusal when the average reaches `low`, 0 to 1. `random` only. Default 0.16.
     pub initial_probability: f64,
@@ -394,8 +394,8 @@ pub struct Reply {
     pub code: u16,
     /// Most replies per second and worker; beyond it the shed ones are dropped silently. Default 50000.
     pub rate: u32,
-    /// Most replies per second and worker to one address (IPv6: to one /64), and as many at once: senders may be forged,
-    /// and nobody shall be flooded in our name. Default 5000: a trunk far above capacity is still answered.
+    /// Most replies per second and worker to one address (IPv6: to one /64), and as many at once: senders may be
+    /// forged, and nobody shall be flooded in our name. Default 5000: a trunk far above capacity is still answered.
     pub per_destination: u32,
     /// Retry-After in replies to REGISTER: seconds from and to, by chance within. Default none.
     pub retry_after_register: Option<[u32; 2]>,

@@ -1,14 +1,14 @@
 //! The privilege of control messages ends at a cap per source: which message falls under which cap.
 //!
 //! No class may be a way around the gate. A BYE, a To tag or an emergency number is easily forged, and control is
-//! served before everything else; so each source has a token bucket for each kind of privileged message, and one for all
-//! of them together, since the caps of the kinds add up to more than there is. Above its cap
+//! served before everything else; so each source has a token bucket for each kind of privileged message, and one for
+//! all of them together, since the caps of the kinds add up to more than there is. Above its cap
 //! such a message waits behind everything else, as copies do, unless its call was admitted lately
-//! (`overload::AdmittedCalls`): it is handed over while the server has capacity to spare, and it is never refused, since a
-//! refused BYE would leave a call standing. Below the server's capacity nothing is lost by it.
+//! (`overload::AdmittedCalls`): it is handed over while the server has capacity to spare, and it is never refused,
+//! since a refused BYE would leave a call standing. Below the server's capacity nothing is lost by it.
 //!
-//! So does a message in disguise: servers differ in whether they believe the start line or the CSeq, and what is a BYE by
-//! one and an INVITE by the other has the lesser privilege of both.
+//! So does a message in disguise: servers differ in whether they believe the start line or the CSeq, and what is a BYE
+//! by one and an INVITE by the other has the lesser privilege of both.
 //!
 //! Not here: how buckets work (`overload::KeyedBuckets`), and the order of what waits (`overload::CallQueue`).
 

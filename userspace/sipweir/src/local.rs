@@ -1,9 +1,9 @@
 //! The addresses that no other host can send from: the host's own, and the broadcast addresses of its subnets.
 //!
 //! The stack drops packets from them ("martian source"), so handing one over would look like work that the server has
-//! done, and a refusal to one would go to this host, or to everybody in the subnet. The control thread reads the addresses
-//! once a second; a worker holds a list of its own and takes a newer one from its letter box, so that the packet path
-//! neither locks nor asks the kernel.
+//! done, and a refusal to one would go to this host, or to everybody in the subnet. The control thread reads the
+//! addresses once a second; a worker holds a list of its own and takes a newer one from its letter box, so that the
+//! packet path neither locks nor asks the kernel.
 //!
 //! Not here: how the addresses are read (`netdev`), and sources that are martian at every host (the XDP program).
 

@@ -147,8 +147,8 @@ impl ReplyPolicy {
         Ok(Permit { refusal: self.refusal_of(line, word, now_ns), destination, per_s })
     }
 
-    /// Whether nobody is answered now, because the budget is used up. Then the XDP program need not bring what would get no
-    /// answer. It lasts until half a burst is there again, so that the word does not change with every packet.
+    /// Whether nobody is answered now, because the budget is used up. Then the XDP program need not bring what would
+    /// get no answer. It lasts until half a burst is there again, so that the word does not change with every packet.
     pub fn keeps_silent(&mut self, now_ns: u64) -> bool {
         let available = self.budget.available(now_ns);
         self.is_silent = available < if self.is_silent { self.enough } else { 1 };

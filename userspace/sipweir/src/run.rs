@@ -3,8 +3,8 @@
 //! Set-up: control socket (the lock) → interface → XDP program loaded and attached, passing everything since
 //! its socket map is empty → hand-off device → per queue: UMEM, rings, lanes, worker thread → sockets into
 //! the map: from here on the workers serve → the side door is opened. Tear-down is the reverse and starts with
-//! detaching, so that new packets go to the kernel while the workers finish what they hold. If the process dies at any point, the
-//! kernel closes link and sockets: packets pass.
+//! detaching, so that new packets go to the kernel while the workers finish what they hold. If the process dies at any
+//! point, the kernel closes link and sockets: packets pass.
 
 mod door;
 mod plan;

@@ -88,8 +88,8 @@ pub struct SideDoor {
 }
 
 impl SideDoor {
-    /// Opens the sockets; everything is foreign as yet. `large` messages that are larger than a frame can wait; `zone` is
-    /// the index of the guarded interface.
+    /// Opens the sockets; everything is foreign as yet. `large` messages that are larger than a frame can wait; `zone`
+    /// is the index of the guarded interface.
     ///
     /// A host without IPv6 has no IPv6 door, and needs none.
     ///

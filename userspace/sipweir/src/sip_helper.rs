@@ -1,21 +1,22 @@
-//! Whether the kernel's own SIP helper (`nf_conntrack_sip`, an "application level gateway") is at work on this host, and the
-//! command that ends it.
+//! Whether the kernel's own SIP helper (`nf_conntrack_sip`, an "application level gateway") is at work on this host,
+//! and the command that ends it.
 //!
-//! The helper reads SIP that connection tracking gives to it. It drops what it cannot read (`process_sip_request` in the
-//! kernel's `net/netfilter/nf_conntrack_sip.c`), after sipweir has counted it as handed over; together with `nf_nat_sip` it
-//! rewrites addresses in messages; and it opens the firewall for media that messages announce. But it sees only what
-//! sipweir hands over, and that on the hand-off device. So a host should have one or the other in the path of its calls.
+//! The helper reads SIP that connection tracking gives to it. It drops what it cannot read (`process_sip_request` in
+//! the kernel's `net/netfilter/nf_conntrack_sip.c`), after sipweir has counted it as handed over; together with
+//! `nf_nat_sip` it rewrites addresses in messages; and it opens the firewall for media that messages announce. But it
+//! sees only what sipweir hands over, and that on the hand-off device. So a host should have one or the other in the
+//! path of its calls.
 //!
 //! # How to tell
 //!
-//! - `/sys/module/nf_conntrack_sip` is there when it is loaded *or* built in, since it has parameters; `initstate` in it
-//!   only when it is loaded. `/proc/modules` has the line where sysfs is hidden, as in some containers.
+//! - `/sys/module/nf_conntrack_sip` is there when it is loaded *or* built in, since it has parameters; `initstate` in
+//!   it only when it is loaded. `/proc/modules` has the line where sysfs is hidden, as in some containers.
 //! - Connections get it automatically where the switch `net.netfilter.nf_conntrack_helper` is 1. Recent kernels (6.18
 //!   among them) have no such switch; there only a firewall rule assigns it.
 //! - `/proc/net/nf_conntrack_expect` names the helper behind each connection that it expects.
 //!
-//! A helper that is built in, not automatic, and expects nothing is no cause for a warning: many kernels have it, and nobody
-//! can take it out. Not here: reading firewall rules, which come from several programs in several formats.
+//! A helper that is built in, not automatic, and expects nothing is no cause for a warning: many kernels have it, and
+//! nobody can take it out. Not here: reading firewall rules, which come from several programs in several formats.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -79,8 +80,8 @@ impl SipHelper {
     }
 }
 
-/// Whether a word of the list of expectations names it: `sip`, or `sip-1` and so on for further ports, and behind a slash
-/// what is expected.
+/// Whether a word of the list of expectations names it: `sip`, or `sip-1` and so on for further ports, and behind a
+/// slash what is expected.
 fn is_of_helper(word: &str) -> bool {
     let name = word.split('/').next().unwrap_or_default();
     name.strip_prefix("sip").is_some_and(|rest| {

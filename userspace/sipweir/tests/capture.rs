@@ -166,8 +166,8 @@ struct Verdicts {
     at_server: Vec<String>,
 }
 
-/// The load, with the longest turn's waits: how often the worker's thread gave its core away by itself, and how long the
-/// turns took its core.
+/// The load, with the longest turn's waits: how often the worker's thread gave its core away by itself, and how long
+/// the turns took its core.
 fn verdicts(bench: &mut Bench) -> (Verdicts, u64, Duration) {
     let (mut replies, mut at_server) = (Vec::new(), Vec::new());
     let (mut waits, mut busy) = (0, Duration::ZERO);

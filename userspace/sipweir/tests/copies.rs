@@ -1,4 +1,5 @@
-//! Copies without a marker, at the worker: what the transaction table makes of them, over paired rings without a kernel.
+//! Copies without a marker, at the worker: what the transaction table makes of them, over paired rings without a
+//! kernel.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! The field cases that are about load rather than about bytes: storms, probes, bursts and failover, by the worker's turn over
-//! paired rings. Those about bytes are in `userspace/sip/tests/field_cases`, with the XDP program as a second judge.
+//! The field cases that are about load rather than about bytes: storms, probes, bursts and failover, by the worker's
+//! turn over paired rings. Those about bytes are in `userspace/sip/tests/field_cases`, with the XDP program as a second
+//! judge.
 //!
 //! Not here: cases 37 and 39, which are about copies (`copies.rs`); case 47, about caps (`limits.rs`); case 63, the kernel's
 //! SIP helper (`src/sip_helper.rs`); case 65, the export (`capture.rs`); and, as it is all sipweir's doing that there is

@@ -1,4 +1,5 @@
-//! What a source may send with privilege, and copies that nobody waits for any more: the worker's turn over paired rings.
+//! What a source may send with privilege, and copies that nobody waits for any more: the worker's turn over paired
+//! rings.
 
 mod support;
 

@@ -12,8 +12,8 @@ use crate::limits::{Cap, Caps};
 use crate::prefix::{Prefix, PrefixTable};
 
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
-/// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and never
-/// refused; below capacity nothing is lost by it.
+/// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and
+/// never refused; below capacity nothing is lost by it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -22,8 +22,8 @@ pub struct Limits {
     pub in_dialog_per_source: Rate,
     /// ACK and CANCEL. Default as above.
     pub control_per_source: Rate,
-    /// Responses to the server's own requests. Default off: before a server that calls out, or notifies, they may be nearly
-    /// all that one peer sends, and belong to calls that sipweir has not seen begin.
+    /// Responses to the server's own requests. Default off: before a server that calls out, or notifies, they may be
+    /// nearly all that one peer sends, and belong to calls that sipweir has not seen begin.
     pub responses_per_source: Rate,
     /// Emergency calls. Default half of the rate.
     pub emergency_per_source: Rate,
@@ -31,8 +31,8 @@ pub struct Limits {
     pub prober_per_source: Rate,
     /// All of these together, as far as they have a cap. Default 60 % of the rate.
     pub total_per_source: Rate,
-    /// Other caps for the sources of some networks, such as a PBX that asks for each of its extensions; the longest prefix
-    /// wins. None by default. IPv6 networks longer than a /64 are one source each.
+    /// Other caps for the sources of some networks, such as a PBX that asks for each of its extensions; the longest
+    /// prefix wins. None by default. IPv6 networks longer than a /64 are one source each.
     pub peers: BTreeMap<String, PeerLimits>,
 }
 

@@ -1,5 +1,5 @@
-//! What follows from the configuration and the number of queues alone: sizes, settings of the XDP program, and the parts of
-//! a lane. Nothing here touches an interface.
+//! What follows from the configuration and the number of queues alone: sizes, settings of the XDP program, and the
+//! parts of a lane. Nothing here touches an interface.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
