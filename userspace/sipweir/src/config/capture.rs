@@ -1,6 +1,6 @@
 //! Where refused messages are exported to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::Deserialize;
@@ -28,7 +28,7 @@ const fn default_messages() -> u32 {
     1024
 }
 
-/// An address and a port, never a name.
+/// An address and a port, never a name, that one host can have. An IPv6 address keeps its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collector(pub SocketAddr);
 
@@ -36,17 +36,34 @@ impl FromStr for Collector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Ok(address) = text.parse::<SocketAddr>() else {
+        let Ok(mut address) = text.parse::<SocketAddr>() else {
             return Err(format!(
                 "{text:?} is no address and port such as \"192.0.2.9:9060\" or \"[2001:db8::9]:9060\"; a host name is not \
                  possible, since sipweir must never wait for a name server"
             ));
         };
-        if address.port() == 0 || address.ip().is_unspecified() {
+        // Not a new one: an IPv6 address that stays one keeps its scope.
+        address.set_ip(address.ip().to_canonical());
+        if address.port() == 0 || is_no_host(address.ip()) {
             return Err(format!("{text:?} is nowhere; write the collector's own address and port"));
         }
-        Ok(Self(SocketAddr::new(address.ip().to_canonical(), address.port())))
+        if let SocketAddr::V6(v6) = address
+            && v6.ip().is_unicast_link_local()
+            && v6.scope_id() == 0
+        {
+            return Err(format!(
+                "{text:?} is behind every interface; write the number of the right one (`ip link` shows it) behind the \
+                 address, as in \"[fe80::9%2]:9060\""
+            ));
+        }
+        Ok(Self(address))
     }
+}
+
+/// Whether no single host has this address: a group would get every refused message, and the kernel sends nothing to
+/// everybody for a socket that was not allowed to (`ip4_datagram_connect` in net/ipv4/datagram.c).
+fn is_no_host(ip: IpAddr) -> bool {
+    ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST
 }
 
 impl<'de> Deserialize<'de> for Collector {
@@ -71,6 +88,7 @@ mod tests {
             ("192.0.2.9:9060", "192.0.2.9:9060"),
             ("[2001:db8::9]:9060", "[2001:db8::9]:9060"),
             ("[::ffff:192.0.2.9]:9060", "192.0.2.9:9060"),
+            ("[fe80::9%2]:9060", "[fe80::9%2]:9060"),
         ] {
             let text = capture(&format!("collector = \"{text}\""));
             let capture = Config::parse("test.toml", &text).expect("valid").capture.expect("on");
@@ -90,10 +108,21 @@ mod tests {
             assert_eq!(found[0].key, "capture.collector");
             assert!(found[0].message.contains("must never wait for a name server"), "{}", found[0]);
         }
-        for nowhere in ["0.0.0.0:9060", "[::]:9060", "192.0.2.9:0"] {
+        for nowhere in [
+            "0.0.0.0:9060",
+            "[::]:9060",
+            "[::ffff:0.0.0.0]:9060",
+            "192.0.2.9:0",
+            "255.255.255.255:9060",
+            "[::ffff:255.255.255.255]:9060",
+            "233.252.0.9:9060",
+            "[ff02::9%2]:9060",
+        ] {
             let found = problems(&capture(&format!("collector = \"{nowhere}\"")));
-            assert!(found.len() == 1 && found[0].message.contains("is nowhere"), "{found:?}");
+            assert!(found.len() == 1 && found[0].message.contains("is nowhere"), "{nowhere}: {found:?}");
         }
+        let found = problems(&capture("collector = \"[fe80::9]:9060\""));
+        assert!(found.len() == 1 && found[0].message.contains("\"[fe80::9%2]:9060\""), "{found:?}");
     }
 
     #[test]
