@@ -1,9 +1,10 @@
-//! Field case 65: what is refused goes to a HEP collector, and no collector changes what the worker does. The worker's turn over
-//! paired rings, the sending thread, and a collector of the test's own on loopback.
+//! Field case 65: what is refused goes to a HEP collector, and no collector changes what the worker does. The worker's
+//! turn over paired rings, the sending thread, and a collector of the test's own on loopback, each test at an address
+//! of its own, so that a port that one leaves free is not taken by another.
 
 mod support;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use overload::{GateConfig, HystereticConfig, Threshold};
@@ -34,9 +35,14 @@ fn export(bench: &mut Bench, collector: SocketAddr) -> Exporter {
     Exporter::start(&config(collector), vec![outlet]).expect("thread")
 }
 
+/// Any port of an address that only this test has.
+const fn own(test: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 65, 0, test)), 0)
+}
+
 /// A collector that reads.
-fn collector() -> (UdpSocket, SocketAddr) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+fn collector(address: SocketAddr) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind(address).expect("bind");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("time-out");
     let address = socket.local_addr().expect("address");
     (socket, address)
@@ -86,7 +92,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn refused_invites_arrive_at_the_collector_as_they_came_and_nothing_else_does() {
-    let (socket, address) = collector();
+    let (socket, address) = collector(own(1));
     let mut bench = bench(64);
     bench.now_ns = sipweir::clock::now();
     let exporter = export(&mut bench, address);
@@ -130,7 +136,7 @@ fn refused_invites_arrive_at_the_collector_as_they_came_and_nothing_else_does() 
 
 #[test]
 fn an_ipv6_message_keeps_its_addresses_and_a_long_one_its_beginning() {
-    let (socket, address) = collector();
+    let (socket, address) = collector(own(2));
     let port = afxdp::PortConfig {
         umem: afxdp::UmemConfig { frame_size: 4096, ..afxdp::PortConfig::default().umem },
         ..afxdp::PortConfig::default()
@@ -215,11 +221,11 @@ fn a_collector_that_reads_never_or_is_nowhere_changes_no_verdict_and_the_worker_
     let few = refused / 10;
     assert!(waits < few, "{waits} waits without any export");
 
-    let never_reads = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let never_reads = UdpSocket::bind(own(3)).expect("bind");
     let full = never_reads.local_addr().expect("address");
-    let closed = UdpSocket::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
-    // The class E network has no route, and no neighbour.
-    for collector in [full, closed, "240.0.0.1:9060".parse().expect("address")] {
+    let closed = UdpSocket::bind(own(3)).expect("bind").local_addr().expect("address");
+    // The kernel connects no socket to everybody that was not allowed to send there; nothing leaves the host.
+    for collector in [full, closed, SocketAddr::from((Ipv4Addr::BROADCAST, 9060))] {
         let mut bench = bench(64);
         let exporter = export(&mut bench, collector);
         let (found, waits, busy_now) = verdicts(&mut bench);
@@ -252,7 +258,7 @@ fn account_for(bench: &Bench, sent: &Sent, refused: u64) {
 
 #[test]
 fn a_collector_that_comes_later_gets_what_is_captured_from_then_on() {
-    let address = UdpSocket::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
+    let address = UdpSocket::bind(own(4)).expect("bind").local_addr().expect("address");
     let mut bench = bench(64);
     let exporter = export(&mut bench, address);
     let sent = exporter.counters();
