@@ -6,16 +6,17 @@
 //!   worker n ── full ──▶ ┘
 //! ```
 //!
-//! A worker copies a message into a buffer, if one is spare, and goes on: it makes no system call, allocates nothing and
-//! waits for nobody. The thread looks after the rings every [`NAP`], so that nobody has to rouse it, and sends by a
-//! socket that does not block, to an address, not to a name. What finds no buffer is lost and counted; what cannot be sent is dropped
-//! and counted. Each worker has rings of its own, crossbeam's `ArrayQueue`, in which buffers circulate as in
-//! `handoff::embedded`.
+//! A worker copies a message into a buffer, if one is spare, and goes on: it makes no system call, allocates nothing
+//! and waits for nobody. The thread looks after the rings every [`NAP`], so that nobody has to rouse it, and sends by a
+//! socket that does not block, to an address, not to a name. What finds no buffer is lost and counted; what cannot be
+//! sent is dropped and counted; while the socket is full, the rest waits in the rings. Each worker has rings of its
+//! own, crossbeam's `ArrayQueue`, in which buffers circulate as in `handoff::embedded`.
 //!
 //! What the XDP program sheds itself never reaches a worker, so it cannot be exported. Not here: the format
 //! (`sip::hep`), and which messages are refused (`counters::Outcome`).
 
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -32,8 +33,8 @@ use crate::counters::{Count, WorkerCounters};
 /// what came as fragments is cut. Larger: more memory, and HEP datagrams that themselves become many fragments.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// How often the thread looks after the rings. Longer: more buffers are needed (the default of 1024 lasts for 100,000 messages
-/// a second). Shorter: more wake-ups of an idle host.
+/// How often the thread looks after the rings. Longer: more buffers are needed for what comes in between. Shorter: more
+/// wake-ups of an idle host.
 const NAP: Duration = Duration::from_millis(10);
 
 /// A message on its way to the thread.
@@ -99,13 +100,20 @@ impl Tap {
 }
 
 impl Outlet {
-    /// Takes out what lies there now, and no more: a worker that is faster than the thread must not keep it here.
-    fn drain(&self, mut of: impl FnMut(&Sample)) {
+    /// Takes out what lies there until `of` breaks, and no more than there is room for: a worker that is faster than
+    /// the thread must not keep it here.
+    fn drain(&self, mut of: impl FnMut(&Sample) -> ControlFlow<()>) -> ControlFlow<()> {
         for _ in 0..self.0.full.capacity() {
             let Some(sample) = self.0.full.pop() else { break };
-            of(&sample);
+            let flow = of(&sample);
             let _full = self.0.spare.push(sample);
+            flow?;
         }
+        ControlFlow::Continue(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.full.is_empty()
     }
 }
 
@@ -139,6 +147,7 @@ impl Exporter {
             collector: config.collector.0,
             agent_id: config.agent_id,
             socket: None,
+            next: 0,
             datagram: [0; MESSAGE_BYTES_MAX + HEP_OVERHEAD_MAX],
             counters: Arc::clone(&counters),
         };
@@ -146,7 +155,7 @@ impl Exporter {
         let thread = std::thread::Builder::new().name("capture".into()).spawn(move || {
             loop {
                 let last = stopped.load(Ordering::Acquire);
-                sender.send_all(&outlets);
+                sender.round(&outlets, last);
                 if last {
                     break;
                 }
@@ -194,24 +203,44 @@ struct Sender {
     agent_id: u32,
     /// `None` before the first message, and while there is no way to the collector.
     socket: Option<UdpSocket>,
+    /// The outlet that comes first in the next round, so that one worker cannot fill the socket for all others.
+    next: usize,
     datagram: [u8; MESSAGE_BYTES_MAX + HEP_OVERHEAD_MAX],
     counters: Arc<Sent>,
 }
 
 impl Sender {
-    fn send_all(&mut self, outlets: &[Outlet]) {
+    /// Sends what lies in the rings, until the socket is full: what then is left waits for the next round, unless this
+    /// is the last one.
+    fn round(&mut self, outlets: &[Outlet], is_last: bool) {
+        if outlets.iter().all(Outlet::is_empty) {
+            return;
+        }
+        // Tried once a round, not for each message; without a way to the collector the whole round is unsent.
+        self.socket = self.socket.take().or_else(|| connect(self.collector).ok());
         // The time of day may be set while it runs.
         let epoch_ns = clock::epoch();
-        for outlet in outlets {
-            outlet.drain(|sample| {
-                let sent = self.send(sample, epoch_ns).is_ok();
-                let count = if sent { &self.counters.sent } else { &self.counters.unsent };
+        for turn in 0..outlets.len() {
+            let outlet = (self.next + turn) % outlets.len();
+            let flow = outlets[outlet].drain(|sample| {
+                let sent = self.send(sample, epoch_ns);
+                let count = if sent.is_ok() { &self.counters.sent } else { &self.counters.unsent };
                 count.add(1);
+                if sent.is_err_and(|error| is_full(&error)) && !is_last {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             });
+            if flow.is_break() {
+                self.next = (outlet + 1) % outlets.len();
+                break;
+            }
         }
     }
 
     fn send(&mut self, sample: &Sample, epoch_ns: u64) -> std::io::Result<()> {
+        let socket = self.socket.as_ref().ok_or(std::io::ErrorKind::NotConnected)?;
         let captured = Captured {
             source: sample.source,
             destination: sample.destination,
@@ -221,21 +250,21 @@ impl Sender {
         };
         let written = sip::write_hep(&captured, &mut self.datagram);
         let len = written.ok_or(std::io::ErrorKind::InvalidData)?;
-        let socket = match self.socket.take() {
-            Some(socket) => socket,
-            None => connect(self.collector)?,
-        };
         let sent = socket.send(&self.datagram[..len]);
         // Its route and source address may have gone; nobody at the port, or no room, may pass.
-        if !sent.as_ref().is_err_and(is_lasting) {
-            self.socket = Some(socket);
+        if sent.as_ref().is_err_and(is_lasting) {
+            self.socket = None;
         }
         sent.map(|_all| ())
     }
 }
 
+fn is_full(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::WouldBlock
+}
+
 fn is_lasting(error: &std::io::Error) -> bool {
-    !matches!(error.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::WouldBlock)
+    !is_full(error) && error.kind() != std::io::ErrorKind::ConnectionRefused
 }
 
 /// A connected socket, since only such hear that nobody is at the port.
@@ -249,11 +278,16 @@ fn connect(collector: SocketAddr) -> std::io::Result<UdpSocket> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::ops::ControlFlow;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::sync::Arc;
+    use std::time::Duration;
 
-    use sip::Datagram;
+    use sip::{Datagram, HEP_OVERHEAD_MAX};
 
-    use super::{MESSAGE_BYTES_MAX, tap};
+    use super::{MESSAGE_BYTES_MAX, Outlet, Sample, Sender, Sent, tap};
     use crate::counters::WorkerCounters;
 
     fn datagram(payload_len: usize) -> Datagram {
@@ -271,6 +305,84 @@ mod tests {
         [counters.captured.get(), counters.capture_cut.get(), counters.capture_lost.get()]
     }
 
+    fn drain(outlet: &Outlet, mut of: impl FnMut(&Sample)) {
+        let flow = outlet.drain(|sample| {
+            of(sample);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(flow, ControlFlow::Continue(()));
+    }
+
+    /// An outlet in which so many messages lie.
+    fn outlet(messages: u32) -> Outlet {
+        let (tap, outlet) = tap(messages);
+        (0..messages).for_each(|_| tap.put(&[7; 50], &datagram(8), 0, &WorkerCounters::default()));
+        outlet
+    }
+
+    fn sender(collector: SocketAddr, socket: OwnedFd) -> Sender {
+        Sender {
+            collector,
+            agent_id: 1,
+            socket: Some(UdpSocket::from(socket)),
+            next: 0,
+            datagram: [0; MESSAGE_BYTES_MAX + HEP_OVERHEAD_MAX],
+            counters: Arc::new(Sent::default()),
+        }
+    }
+
+    fn sent(sender: &Sender) -> [u64; 2] {
+        [sender.counters.sent.get(), sender.counters.unsent.get()]
+    }
+
+    #[test]
+    fn what_a_full_socket_does_not_take_waits_in_the_ring_and_the_next_ring_has_its_turn() {
+        // Such sockets are full when the other end does not read; those of UDP only behind a slow device.
+        let (ours, theirs) = UnixDatagram::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("flag");
+        theirs.set_nonblocking(true).expect("flag");
+        let received = || std::iter::from_fn(|| theirs.recv(&mut [0; 256]).ok()).count() as u64;
+        let outlets = [outlet(4000), outlet(3)];
+        let left = || outlets.each_ref().map(|outlet| outlet.0.full.len() as u64);
+        let mut sender = sender(([127, 65, 1, 1], 9060).into(), ours.into());
+
+        sender.round(&outlets, false);
+        let room = received();
+        assert!((3..1300).contains(&room), "{room} are no test");
+        assert_eq!((sent(&sender), left()), ([room, 1], [4000 - room - 1, 3]));
+        sender.round(&outlets, false);
+        assert_eq!(
+            (received(), left()),
+            (room, [4000 - 2 * room + 1, 0]),
+            "those of the second ring, then the first"
+        );
+        // The last round leaves nothing.
+        sender.round(&outlets, true);
+        assert_eq!((received(), left()), (room, [0, 0]));
+        assert_eq!(sent(&sender), [3 * room, 4003 - 3 * room]);
+    }
+
+    #[test]
+    fn a_socket_that_is_of_no_use_any_more_is_made_anew_once_a_round() {
+        let collector = UdpSocket::bind("127.65.1.2:0").expect("bind");
+        collector.set_read_timeout(Some(Duration::from_secs(20))).expect("time-out");
+        let address = collector.local_addr().expect("address");
+        // One that is connected to nobody.
+        let useless = UdpSocket::bind("127.65.1.2:0").expect("bind");
+        let mut sender = sender(address, useless.into());
+        sender.round(&[outlet(3)], false);
+        assert_eq!(
+            (sent(&sender), sender.socket.is_none()),
+            ([0, 3], true),
+            "none was tried by another socket"
+        );
+        sender.round(&[tap(1).1], false);
+        assert!(sender.socket.is_none(), "there is nothing to send");
+        sender.round(&[outlet(2)], false);
+        assert_eq!(sent(&sender), [2, 3]);
+        assert!((0..2).all(|_| collector.recv(&mut [0; 256]).is_ok()));
+    }
+
     #[test]
     fn a_full_ring_loses_the_newer_ones_and_takes_more_when_it_was_read() {
         let (tap, outlet) = tap(3);
@@ -279,13 +391,13 @@ mod tests {
         (0..5).for_each(put);
         assert_eq!(counts(&counters), [3, 0, 2]);
         let mut seen = Vec::new();
-        outlet.drain(|sample| {
+        drain(&outlet, |sample| {
             assert_eq!((sample.len, sample.source.ip()), (8, [192, 0, 2, 1].into()));
             assert_eq!(u64::from(sample.bytes[7]), sample.at_ns);
             seen.push(sample.bytes[0]);
         });
         put(9);
-        outlet.drain(|sample| seen.push(sample.bytes[0]));
+        drain(&outlet, |sample| seen.push(sample.bytes[0]));
         assert_eq!(seen, [0, 1, 2, 9]);
         assert_eq!(counts(&counters), [4, 0, 2]);
     }
@@ -298,6 +410,6 @@ mod tests {
             tap.put(&vec![1; 42 + len], &datagram(len), 0, &counters);
         }
         assert_eq!(counts(&counters), [2, 1, 0]);
-        outlet.drain(|sample| assert_eq!(sample.len, MESSAGE_BYTES_MAX));
+        drain(&outlet, |sample| assert_eq!(sample.len, MESSAGE_BYTES_MAX));
     }
 }
