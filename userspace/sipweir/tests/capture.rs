@@ -256,19 +256,47 @@ fn account_for(bench: &Bench, sent: &Sent, refused: u64) {
     assert_eq!(sent.sent.get() + sent.unsent.get(), captured);
 }
 
+/// Has the worker refuse a call.
+fn refuse(bench: &mut Bench, call: &str) {
+    let invite = request("INVITE", "sip:b@example.com", call);
+    bench.deliver_as(REJECT, invite.as_bytes(), Class::Original, Method::Invite, None).expect("delivered");
+    bench.turn_after(MS);
+}
+
+#[test]
+fn what_two_workers_refuse_goes_to_one_collector_by_one_thread() {
+    let (socket, address) = collector(own(5));
+    let mut workers = [bench(64), bench(64)];
+    let outlets = workers.each_mut().map(|bench| bench.outlet.take().expect("the other end"));
+    let exporter = Exporter::start(&config(address), outlets.into()).expect("thread");
+    let mut expected = Vec::new();
+    for n in 0..20 {
+        for (number, bench) in workers.iter_mut().enumerate() {
+            let call = format!("worker{number}call{n}");
+            refuse(bench, &call);
+            expected.push(request("INVITE", "sip:b@example.com", &call));
+        }
+    }
+    let sent = exporter.counters();
+    drop(exporter);
+    assert_eq!((sent.sent.get(), sent.unsent.get()), (40, 0));
+    let found: Vec<_> = (0..40).map(|_| Hep::receive(&socket).payload()).collect();
+    for (number, bench) in workers.iter().enumerate() {
+        let of = |messages: &[String]| {
+            let call = format!("worker{number}call");
+            messages.iter().filter(|message| message.contains(&call)).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(of(&found), of(&expected), "those of a worker come in order");
+        assert_eq!(bench.counters.captured.get(), 20);
+    }
+}
+
 #[test]
 fn a_collector_that_comes_later_gets_what_is_captured_from_then_on() {
     let address = UdpSocket::bind(own(4)).expect("bind").local_addr().expect("address");
     let mut bench = bench(64);
     let exporter = export(&mut bench, address);
     let sent = exporter.counters();
-    let refuse = |bench: &mut Bench, call: &str| {
-        let invite = request("INVITE", "sip:b@example.com", call);
-        bench
-            .deliver_as(REJECT, invite.as_bytes(), Class::Original, Method::Invite, None)
-            .expect("delivered");
-        bench.turn_after(MS);
-    };
     // The first is on its way before the kernel knows that nobody is there.
     for n in 0..4 {
         refuse(&mut bench, &format!("early{n}"));
