@@ -44,15 +44,14 @@ struct Sample {
     source: SocketAddr,
     destination: SocketAddr,
     len: usize,
-    /// [`MESSAGE_BYTES_MAX`] of them; pages that were never written to take no memory.
-    bytes: Box<[u8]>,
+    /// In the sample itself: one allocation for each, and the pages are there before the first message.
+    bytes: [u8; MESSAGE_BYTES_MAX],
 }
 
 impl Sample {
     fn new() -> Self {
         let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-        let bytes = vec![0; MESSAGE_BYTES_MAX].into_boxed_slice();
-        Self { at_ns: 0, source: nobody, destination: nobody, len: 0, bytes }
+        Self { at_ns: 0, source: nobody, destination: nobody, len: 0, bytes: [0; MESSAGE_BYTES_MAX] }
     }
 }
 

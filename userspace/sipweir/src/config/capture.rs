@@ -14,8 +14,8 @@ pub struct Capture {
     /// The number by which the collector knows this agent. Default 1.
     #[serde(default = "default_agent_id")]
     pub agent_id: u32,
-    /// Messages that can wait for the sending thread, per worker; each takes up to 4 KiB. Fewer: more are lost in bursts.
-    /// Default 1024, which lasts for 100,000 messages a second.
+    /// Messages that can wait for the sending thread, per worker, each in a buffer of 4.1 KiB that is resident from the
+    /// start. Fewer: more are lost in bursts. Default 1024.
     #[serde(default = "default_messages")]
     pub messages: u32,
 }

@@ -27,7 +27,7 @@ const RETRY_AFTER_MAX_S: u32 = 3600;
 /// Longer, and clients hold back for a minute after the overload is over.
 const OC_VALIDITY_NS_MAX: u64 = 60_000_000_000;
 
-/// 256 MiB of buffers for each worker.
+/// 264 MiB of buffers for each worker.
 const CAPTURE_MESSAGES_MAX: u32 = 65_536;
 
 /// Adds a problem for every relation that does not hold. `whole` says that nothing was left out of `config`.
