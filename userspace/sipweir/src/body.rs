@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use afxdp::{Frame, Umem};
+use bytes::BytesMut;
 
 /// Bytes of a large buffer: the longest datagram that UDP can carry, and the headers in front of it.
 pub const LARGE_LEN: usize = sip::REBUILT_HEADERS_MAX + u16::MAX as usize;
@@ -13,7 +14,7 @@ pub const LARGE_LEN: usize = sip::REBUILT_HEADERS_MAX + u16::MAX as usize;
 /// One packet in a buffer of its own.
 #[derive(Debug)]
 pub struct Large {
-    bytes: Box<[u8]>,
+    bytes: BytesMut,
     len: usize,
 }
 
@@ -50,11 +51,14 @@ pub struct LargePool {
 }
 
 impl LargePool {
-    /// A pool of `total` buffers. Untouched pages of them take no memory.
+    /// A pool of `total` buffers, cut from one allocation: the C library has a mapping made for one so large, whose
+    /// pages take no memory until they are written to. Buffers allocated one by one would come from its heap, where it
+    /// writes zeros over most of them.
     #[must_use]
     pub fn new(total: usize) -> Self {
-        let large = || Large { bytes: vec![0; LARGE_LEN].into_boxed_slice(), len: 0 };
-        Self { free: std::iter::repeat_with(large).take(total).collect(), total }
+        let mut all = BytesMut::zeroed(total * LARGE_LEN);
+        let free = (0..total).map(|_| Large { bytes: all.split_to(LARGE_LEN), len: 0 }).collect();
+        Self { free, total }
     }
 
     /// A buffer, if one is left. The one used last, still in the cache, is next.
