@@ -211,9 +211,9 @@ pub(crate) fn hash_call_id(seed: &Seed, value: &[u8]) -> u64 {
 /// A keyed hash of a peer, never 0. `kind` tells uses apart. An IPv6 peer is its /64: a single host may take any
 /// address in it (RFC 4291 section 2.5.4).
 #[must_use]
-pub fn address_key(seed: &Seed, peer: IpAddr, kind: u8) -> u64 {
+pub fn address_key(seed: &Seed, peer: IpAddr, kind: u32) -> u64 {
     let mut hasher = seed.hasher_for(ADDRESS_SALT);
-    hasher.write(&[kind]);
+    hasher.write(&kind.to_le_bytes());
     match peer.to_canonical() {
         IpAddr::V4(v4) => hasher.write(&v4.octets()),
         IpAddr::V6(v6) => hasher.write(&v6.octets()[..8]),

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use overload::{Allowance, KeyedBuckets};
 use sip::{Class, Method, Seed};
 
-use crate::prefix::PrefixTable;
+use crate::prefix::{Prefix, PrefixTable};
 
 /// Sources that are known at a time, for each service and worker, 64 KiB. A trunk or a NAT of a site is one source.
 /// Fewer places: under a flood of forged sources honest ones share the caps of strangers sooner.
@@ -68,11 +68,11 @@ pub struct Caps {
 }
 
 /// The number of that one.
-const TOTAL: u8 = 5;
+const TOTAL: u32 = 5;
 
 impl Caps {
     /// The cap that a class falls under, and its number.
-    const fn of(&self, class: Class) -> Option<(u8, Cap)> {
+    const fn of(&self, class: Class) -> Option<(u32, Cap)> {
         match class {
             Class::InDialog => Some((0, self.in_dialog)),
             Class::Ack | Class::Cancel => Some((1, self.control)),
@@ -105,15 +105,13 @@ pub const fn begins_call(class: Class, method: Method) -> bool {
     matches!(class, Class::Original | Class::Emergency) && !alone
 }
 
-/// The caps of a network, and what tells its buckets from those of others.
+/// The caps of a network, and what tells its buckets from those of others: an IPv6 site may be in several.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
     caps: Caps,
-    salt: u64,
+    /// From 1; 0 are all others.
+    number: u32,
 }
-
-/// Spreads the numbers of networks over all bits of a key: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The caps of a service at one worker, and what each source has used.
 #[derive(Debug)]
@@ -126,13 +124,13 @@ pub struct SourceLimits {
 impl SourceLimits {
     /// All memory that it will ever use. `peers` have caps of their own.
     #[must_use]
-    pub fn new(caps: Caps, peers: &PrefixTable<Caps>) -> Self {
-        let mut salt = 0;
-        let peers = peers.map(|caps| {
-            salt = SPREAD.wrapping_add(salt);
-            Peer { caps, salt }
-        });
-        Self { others: Peer { caps, salt: 0 }, peers, buckets: KeyedBuckets::new(SOURCES) }
+    pub fn new(caps: Caps, peers: impl IntoIterator<Item = (Prefix, Caps)>) -> Self {
+        let peers = (1..).zip(peers).map(|(number, (prefix, caps))| (prefix, Peer { caps, number }));
+        Self {
+            others: Peer { caps, number: 0 },
+            peers: PrefixTable::new(peers),
+            buckets: KeyedBuckets::new(SOURCES),
+        }
     }
 
     /// Takes `tokens` messages of a source out of its cap; false if that is used up. `rate_per_s` is what the server
@@ -146,10 +144,10 @@ impl SourceLimits {
         rate_per_s: f64,
         now_ns: u64,
     ) -> bool {
-        let Peer { caps, salt } = self.peers.find(source).unwrap_or(self.others);
+        let Peer { caps, number } = self.peers.find(source).unwrap_or(self.others);
         let Some((kind, cap)) = caps.of(class) else { return true };
         let Some(own) = cap.allowance(rate_per_s) else { return true };
-        let key_of = |kind| sip::address_key(seed, source, kind) ^ salt;
+        let key_of = |kind| sip::address_key(seed, source, number << 8 | kind);
         let key = key_of(kind);
         let Some(total) = caps.total.allowance(rate_per_s) else {
             return self.buckets.take(key, tokens, own, now_ns);
@@ -165,7 +163,6 @@ impl SourceLimits {
 #[cfg(test)]
 mod tests {
     use super::{Cap, Caps, SourceLimits, has_cap};
-    use crate::prefix::PrefixTable;
     use sip::{Class, Method, Seed};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
@@ -181,7 +178,7 @@ mod tests {
 
     fn limits_with<const N: usize>(caps: Caps, peers: [(&str, Caps); N]) -> SourceLimits {
         let peers = peers.map(|(text, caps)| (text.parse().expect("network"), caps));
-        SourceLimits::new(caps, &PrefixTable::new(peers))
+        SourceLimits::new(caps, peers)
     }
 
     fn allowed(limits: &mut SourceLimits, class: Class, source: &str, rate_per_s: f64) -> usize {

@@ -126,19 +126,6 @@ impl<T: Copy> PrefixTable<T> {
         })
     }
 
-    /// The same networks with other values.
-    #[must_use]
-    pub fn map<U>(&self, mut of: impl FnMut(T) -> U) -> PrefixTable<U> {
-        let mut groups = |groups: &[Group<T>]| {
-            let group = |group: &Group<T>| Group {
-                mask: group.mask,
-                networks: group.networks.iter().map(|(network, value)| (*network, of(*value))).collect(),
-            };
-            groups.iter().map(group).collect()
-        };
-        PrefixTable { ipv4: groups(&self.ipv4), ipv6: groups(&self.ipv6) }
-    }
-
     /// All values, in no order that means anything.
     pub fn values(&self) -> impl Iterator<Item = T> {
         self.ipv4.iter().chain(&self.ipv6).flat_map(|group| group.networks.iter().map(|(_, value)| *value))
@@ -171,9 +158,6 @@ mod tests {
             assert_eq!(find("::ffff:10.2.2.3"), Some(1), "the same address");
             assert_eq!(find("::a00:1"), None, "another family");
             assert_eq!(table.values().count(), 4);
-            let doubled = table.map(|value| 2 * value);
-            assert_eq!(doubled.find([10, 1, 2, 3].into()), Some(6));
-            assert_eq!(doubled.find([11, 1, 2, 3].into()), Some(8));
         }
     }
 

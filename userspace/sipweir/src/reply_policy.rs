@@ -15,7 +15,7 @@ use crate::prefix::{Prefix, PrefixTable};
 const BURSTS_PER_S: u32 = 20;
 
 /// Tells the key of a destination from those of sources (`limits`); a worker keeps them in tables of their own anyway.
-const DESTINATION: u8 = u8::MAX;
+const DESTINATION: u32 = u8::MAX as u32;
 
 /// What one peer is told.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,6 @@ use sip::{Class, Method};
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
 use sipweir::local::LocalAddresses;
-use sipweir::prefix::PrefixTable;
 use support::{Bench, CONTROL, MS, Setup, packet_from, request, same_cap};
 
 const URI: &str = "sip:b@example.com";
@@ -310,7 +309,7 @@ fn case_47_a_pbx_that_asks_for_each_extension_keeps_its_privilege_under_caps_of_
     const PHONE: [u8; 4] = [203, 0, 113, 9];
     let caps = Caps { prober: ONE, in_dialog: ONE, ..OFF };
     let own = Caps { prober: Cap::PerSecond(400.0), in_dialog: Cap::Off, ..caps };
-    let peer_caps = PrefixTable::new([("192.0.2.32/27".parse().expect("network"), own)]);
+    let peer_caps = vec![("192.0.2.32/27".parse().expect("network"), own)];
     let mut bench = Bench::new(&Setup { queue_target: 1, caps, peer_caps, ..Setup::default() });
     bench.server.set_waiting(1);
     bench.turn_after(MS);

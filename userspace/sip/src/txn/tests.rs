@@ -277,5 +277,7 @@ fn a_peer_is_an_ipv4_address_or_an_ipv6_subnet_and_each_use_has_its_own_key() {
     assert_eq!(key("2001:db8:1:2::7"), key("2001:db8:1:2:ffff::1"));
     assert_ne!(key("2001:db8:1:2::7"), key("2001:db8:1:3::7"));
     assert_ne!(key("192.0.2.7"), address_key(&Seed([9, 2, 3, 4]), "192.0.2.7".parse().unwrap(), 0));
-    assert_ne!(key("192.0.2.7"), address_key(&seed, "192.0.2.7".parse().unwrap(), 1));
+    for kind in [1, 1 << 8, 1 << 31] {
+        assert_ne!(key("192.0.2.7"), address_key(&seed, "192.0.2.7".parse().unwrap(), kind));
+    }
 }

@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::Rate;
 use crate::limits::{Cap, Caps};
-use crate::prefix::{Prefix, PrefixTable};
+use crate::prefix::Prefix;
 
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
 /// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and
@@ -65,13 +65,9 @@ impl Limits {
     }
 
     /// All caps of those who are, by network. Prefixes that are none, which `check` has reported, are left out.
-    #[must_use]
-    pub fn caps_of_peers(&self) -> PrefixTable<Caps> {
+    pub fn caps_of_peers(&self) -> impl Iterator<Item = (Prefix, Caps)> {
         let caps = self.caps();
-        let peers = self.peers.iter();
-        PrefixTable::new(
-            peers.filter_map(|(text, peer)| Some((text.parse::<Prefix>().ok()?, peer.over(caps)))),
-        )
+        self.peers.iter().filter_map(move |(text, peer)| Some((text.parse().ok()?, peer.over(caps))))
     }
 }
 
@@ -172,6 +168,7 @@ mod tests {
     use crate::config::tests::{LEAST, keys, problems};
     use crate::config::{Config, Rate};
     use crate::limits::{Cap, Caps};
+    use crate::prefix::PrefixTable;
 
     #[test]
     fn the_sources_of_a_network_have_caps_of_their_own_or_none() {
@@ -187,7 +184,7 @@ mod tests {
             ..PeerLimits::default()
         };
         assert_eq!(limits.peers["192.0.2.16/28"], expected);
-        let peers = limits.caps_of_peers();
+        let peers = PrefixTable::new(limits.caps_of_peers());
         let caps = peers.find([192, 0, 2, 17].into()).expect("a peer");
         assert_eq!((caps.prober, caps.in_dialog), (Cap::PerSecond(200.0), Cap::Share(0.9)));
         assert_eq!((caps.control, caps.total), (Cap::PerSecond(300.0), Cap::Share(0.6)), "as all others");

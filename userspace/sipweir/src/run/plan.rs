@@ -248,7 +248,7 @@ impl Plan {
             mix: overload::Mix::default(),
             reply: ReplyPolicy::of_service(service, clock::epoch(), now_ns),
             inquiry: overload::Inquiry::default(),
-            limits: SourceLimits::new(service.limits.caps(), &service.limits.caps_of_peers()),
+            limits: SourceLimits::new(service.limits.caps(), service.limits.caps_of_peers()),
             calls: AdmittedCalls::default(),
             max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },
             copy_wait_ns: service.max_wait.nanos(),

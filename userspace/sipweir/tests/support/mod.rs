@@ -29,7 +29,7 @@ use sipweir::lane::Lane;
 use sipweir::limits::{Cap, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::monitor::Monitor;
-use sipweir::prefix::PrefixTable;
+use sipweir::prefix::Prefix;
 use sipweir::privileged::Privileged;
 use sipweir::reply_policy::ReplyPolicy;
 use sipweir::side_door::SideDoor;
@@ -105,7 +105,7 @@ pub struct Setup {
     pub port: PortConfig,
     pub caps: Caps,
     /// Of some networks.
-    pub peer_caps: PrefixTable<Caps>,
+    pub peer_caps: Vec<(Prefix, Caps)>,
     pub local: LocalAddresses,
     /// Buffers of the export; 0: none.
     pub capture: u32,
@@ -125,7 +125,7 @@ impl Default for Setup {
             table: None,
             port: PortConfig::default(),
             caps: same_cap(Cap::Off),
-            peer_caps: PrefixTable::new([]),
+            peer_caps: Vec::new(),
             local: LocalAddresses::default(),
             capture: 0,
             monitored: Monitored::NONE,
@@ -200,7 +200,7 @@ impl Bench {
             mix: overload::Mix::default(),
             reply: ReplyPolicy::new(&setup.reply, 0, now_ns),
             inquiry: overload::Inquiry::default(),
-            limits: SourceLimits::new(setup.caps, &setup.peer_caps),
+            limits: SourceLimits::new(setup.caps, setup.peer_caps.iter().copied()),
             calls: overload::AdmittedCalls::default(),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,
