@@ -71,8 +71,10 @@ impl Limits {
     }
 }
 
-/// What differs for the sources of one network; what is `None` is as for all others.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// What differs for the sources of one network; what is `None` is as for all others. The table is read by what `remote`
+/// derives, and the word `"off"` by hand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(remote = "Self", default)]
 pub struct PeerLimits {
     /// As in [`Limits`], and so are the others.
     pub in_dialog_per_source: Option<Rate>,
@@ -117,18 +119,6 @@ impl PeerLimits {
     }
 }
 
-/// [`PeerLimits`] as a table; the word `"off"` is read by hand.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PeerTable {
-    in_dialog_per_source: Option<Rate>,
-    control_per_source: Option<Rate>,
-    responses_per_source: Option<Rate>,
-    emergency_per_source: Option<Rate>,
-    prober_per_source: Option<Rate>,
-    total_per_source: Option<Rate>,
-}
-
 impl<'de> Deserialize<'de> for PeerLimits {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PeerVisitor;
@@ -147,15 +137,8 @@ impl<'de> Deserialize<'de> for PeerLimits {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PeerLimits, A::Error> {
-                let table = PeerTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(PeerLimits {
-                    in_dialog_per_source: table.in_dialog_per_source,
-                    control_per_source: table.control_per_source,
-                    responses_per_source: table.responses_per_source,
-                    emergency_per_source: table.emergency_per_source,
-                    prober_per_source: table.prober_per_source,
-                    total_per_source: table.total_per_source,
-                })
+                // Not this trait's: the function that `remote` has made.
+                PeerLimits::deserialize(MapAccessDeserializer::new(map))
             }
         }
         deserializer.deserialize_any(PeerVisitor)

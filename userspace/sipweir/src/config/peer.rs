@@ -6,21 +6,15 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-/// What differs for a peer; what is `None` is as for all others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What differs for a peer; what is `None` is as for all others. The table is read by what `remote` derives, and a mere
+/// code by hand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(remote = "Self", default)]
 pub struct Peer {
     /// Status code, or 0 for silence.
     pub code: Option<u16>,
     /// Most replies per second and worker to one address.
     pub per_destination: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
-struct PeerTable {
-    code: Option<u16>,
-    per_destination: Option<u32>,
 }
 
 impl<'de> Deserialize<'de> for Peer {
@@ -40,9 +34,8 @@ impl<'de> Deserialize<'de> for Peer {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Peer, A::Error> {
-                let PeerTable { code, per_destination } =
-                    PeerTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Peer { code, per_destination })
+                // Not this trait's: the function that `remote` has made.
+                Peer::deserialize(MapAccessDeserializer::new(map))
             }
         }
         deserializer.deserialize_any(PeerVisitor)
