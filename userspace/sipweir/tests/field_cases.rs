@@ -130,10 +130,7 @@ fn case_44_nothing_but_originals_is_refused_while_the_gate_discards_and_all_else
     deliver_unread(&mut bench, &request("INVITE", "sip:original", "original"));
     bench.turn_after(MS);
     assert_eq!(bench.replies().len(), 1, "only the original is");
-    let mut order = Vec::new();
-    while bench.lane.waiting.get() > 0 {
-        order.extend(bench.order_of_service());
-    }
+    let order = bench.serve_all();
     let expected = [
         "ACK sip:ack",
         "CANCEL sip:cancel",
@@ -265,9 +262,7 @@ fn case_55_overload_ends_with_the_burst_and_its_time_is_measured() {
     let mut bench = in_overload(hysteretic(5, 10, 20, 0.5), 30);
     let started_ns = Bench::new(&Setup::default()).now_ns;
     assert_eq!(bench.lane.gate_state.get(), GateState::Discard as u64);
-    while bench.lane.waiting.get() > 0 {
-        bench.order_of_service();
-    }
+    bench.serve_all();
     assert_eq!(bench.lane.gate_state.get(), GateState::Normal as u64);
     bench.replies();
     let mut served = 0;

@@ -326,10 +326,7 @@ fn case_47_a_pbx_that_asks_for_each_extension_keeps_its_privilege_under_caps_of_
     }
     assert_eq!(bench.lane.above_cap_of(Class::Prober), 59, "of the phone only");
     assert_eq!(bench.lane.above_cap_of(Class::InDialog), 59);
-    let mut order = Vec::new();
-    while bench.lane.waiting.get() > 0 {
-        order.extend(bench.order_of_service());
-    }
+    let order = bench.serve_all();
     let of_call = order.iter().position(|name| name == "INVITE sip:new").expect("the call is served");
     let before = |name: &str| order[..of_call].iter().filter(|served| *served == name).count();
     assert_eq!((before("OPTIONS sip:pbx"), before("BYE sip:pbx")), (60, 60));

@@ -335,6 +335,19 @@ impl Bench {
         order
     }
 
+    /// The same until nothing waits.
+    #[track_caller]
+    pub fn serve_all(&mut self) -> Vec<String> {
+        let mut order = Vec::new();
+        for _ in 0..100 {
+            order.extend(self.order_of_service());
+            if self.lane.waiting.get() == 0 {
+                return order;
+            }
+        }
+        panic!("{} messages wait for a server that takes all", self.lane.waiting.get());
+    }
+
     /// Everything that was received had one outcome, and no frame is in anybody's hands.
     #[track_caller]
     pub fn assert_conserved(&self) {
