@@ -2,9 +2,8 @@
 //! turn over paired rings. Those about bytes are in `userspace/sip/tests/field_cases`, with the XDP program as a second
 //! judge.
 //!
-//! Not here: cases 37 and 39, which are about copies (`copies.rs`); case 47, about caps (`limits.rs`); case 63, the kernel's
-//! SIP helper (`src/sip_helper.rs`); case 65, the export (`capture.rs`); and, as it is all sipweir's doing that there is
-//! nothing to test, case 50, since it sends no request of its own.
+//! Not here: cases 37 and 39, which are about copies (`copies.rs`); case 47, about caps (`limits.rs`); case 63, the
+//! kernel's SIP helper (`src/sip_helper.rs`); and case 65, the export (`capture.rs`).
 
 mod support;
 
@@ -201,6 +200,58 @@ fn case_48_a_probers_options_reaches_the_server_while_every_original_is_shed() {
     bench.turn_after(MS);
     assert_eq!(bench.replies().len(), 1);
     assert_eq!(bench.order_of_service().first().map(String::as_str), Some("OPTIONS sip:probe"));
+}
+
+/// The messages that reach the server within `seconds`. What goes to the network meanwhile must be an answer, to the
+/// client's own address; it is added to `answers`.
+fn run_for(bench: &mut Bench, seconds: u64, answers: &mut Vec<String>) -> Vec<String> {
+    let mut at_server = Vec::new();
+    for _ in 0..seconds * 10 {
+        bench.turn_after(100 * MS);
+        at_server.extend(bench.at_server());
+        for packet in bench.wire.sent() {
+            assert_eq!(
+                (&packet[30..34], &packet[36..38]),
+                (&[198, 51, 100, 7][..], &5062_u16.to_be_bytes()[..])
+            );
+            let text = String::from_utf8_lossy(&packet[42..]).into_owned();
+            assert!(text.starts_with("SIP/2.0 503 "), "{text}");
+            answers.push(text);
+        }
+    }
+    at_server
+}
+
+#[test]
+fn case_50_nobody_gets_a_request_that_no_client_has_sent_and_nobody_two_of_one() {
+    let gate = hysteretic(2, 4, 8, 0.5);
+    let mut bench = Bench::new(&Setup { gate, queue_target: 4, ..Setup::default() });
+    let (mut sent, mut served, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+    // Times at which others probe: nobody calls, the server reads nothing, it is gone, it is there again.
+    for (phase, waiting, is_gone) in
+        [("calm", 0, false), ("full", 50, false), ("gone", 0, true), ("back", 0, false)]
+    {
+        bench.server.set_waiting(waiting);
+        bench.server.set_gone(is_gone);
+        let quiet = run_for(&mut bench, 60, &mut answers);
+        assert!(quiet.is_empty(), "{phase}: {quiet:?}");
+        assert_eq!(answers.len() + served.len(), sent.len(), "{phase}: each has one answer, or is served");
+        for n in 0..10 {
+            let method = ["INVITE", "OPTIONS"][n % 2];
+            let message = request(method, URI, &format!("{phase}{n}"));
+            deliver_unread(&mut bench, &message);
+            sent.push(message);
+        }
+        served.extend(run_for(&mut bench, 10, &mut answers));
+    }
+    assert_eq!((served.len() + answers.len(), sent.len()), (40, 40));
+    assert!(served.len() >= 10 && answers.len() >= 20, "{} and {}", served.len(), answers.len());
+    let call_of = |text: &str| text.lines().find(|line| line.starts_with("Call-ID:")).map(str::to_owned);
+    for message in &sent {
+        let as_it_came = served.iter().filter(|other| *other == message).count();
+        let answered = answers.iter().filter(|answer| call_of(answer) == call_of(message)).count();
+        assert_eq!(as_it_came + answered, 1, "{message}");
+    }
 }
 
 #[test]
