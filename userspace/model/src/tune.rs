@@ -66,6 +66,8 @@ const LOAD_MIN: f64 = 0.01;
 const LOAD_MAX: f64 = 100.0;
 /// Originals per second. No instance is known to carry more, and the simulation would remember too many calls.
 const RATE_MAX: f64 = 1e6;
+/// The load between bursts where none is given, unless the peak is lower.
+const BASE_LOAD: f64 = 0.5;
 /// Lengths of peaks and pauses: from some services of a fast server to days.
 const SOJOURNS_S: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 /// The cycle that is aimed at where none is wished: what clients with overload control are told holds for so long
@@ -90,8 +92,8 @@ pub struct Burst {
     pub length_s: f64,
     /// Mean time between two peaks, in seconds.
     pub pause_s: f64,
-    /// The load between them, as a multiple of the service rate.
-    pub base_load: f64,
+    /// The load between them, as a multiple of the service rate. Without it a half, or the peak's if that is lower.
+    pub base_load: Option<f64>,
 }
 
 /// What is given and what is wished.
@@ -164,6 +166,11 @@ impl Demand {
         }
     }
 
+    /// λ/μ.
+    fn peak_load(&self) -> f64 {
+        self.peak_rate_per_s() / self.service_rate_per_s
+    }
+
     /// The phases of the load; one where the peak lasts.
     fn phases(&self) -> Result<Mmpp, ParameterError> {
         let phase = |rate_per_s, sojourn_s| Phase { rate_per_s, sojourn_s, next: Vec::new() };
@@ -172,7 +179,10 @@ impl Demand {
             (_, None) => Mmpp::new(vec![phase(self.peak_rate_per_s(), 1.0)]),
             (_, Some(Burst { length_s, pause_s, base_load })) => Mmpp::new(vec![
                 phase(self.peak_rate_per_s(), length_s),
-                phase(base_load * self.service_rate_per_s, pause_s),
+                phase(
+                    base_load.unwrap_or_else(|| BASE_LOAD.min(self.peak_load())) * self.service_rate_per_s,
+                    pause_s,
+                ),
             ]),
         }
     }
@@ -198,7 +208,7 @@ impl Demand {
             }
             _ => {}
         }
-        let load = self.peak_rate_per_s() / service_rate_per_s;
+        let load = self.peak_load();
         let (least, most) = (LOAD_MIN, LOAD_MAX.min(RATE_MAX / service_rate_per_s));
         if !(least..=most).contains(&load) {
             let (least_per_s, most_per_s) = (least * service_rate_per_s, most * service_rate_per_s);
@@ -222,7 +232,7 @@ impl Demand {
                     return outside(name, time_s, range);
                 }
             }
-            if !(0.0..=load).contains(&base_load) {
+            if let Some(base_load) = base_load.filter(|base_load| !(0.0..=load).contains(base_load)) {
                 return outside(
                     "base-load",
                     base_load,

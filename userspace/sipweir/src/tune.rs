@@ -26,9 +26,6 @@ use crate::config::Control;
 use crate::control;
 use crate::model::{ModelError, read_phases};
 
-/// The load between bursts where none is given, unless the peak is lower.
-const BASE_LOAD: f64 = 0.5;
-
 /// What `sipweir tune` is called with.
 #[derive(Debug, Clone, clap::Args)]
 #[command(group = clap::ArgGroup::new("rate").required(true), group = clap::ArgGroup::new("peak").required(true))]
@@ -163,15 +160,10 @@ impl Args {
             // One of the three is required.
             (_, _, phases) => Peak::Phases(read_phases(phases.as_deref().unwrap_or_default())?),
         };
-        let load = match peak {
-            Peak::Load(load) => load,
-            Peak::Rate(rate_per_s) => rate_per_s / service_rate_per_s,
-            Peak::Phases(_) => BASE_LOAD,
-        };
         let burst = self.burst.map(|length_s| Burst {
             length_s,
             pause_s: self.pause.unwrap_or(length_s),
-            base_load: self.base_load.unwrap_or_else(|| BASE_LOAD.min(load)),
+            base_load: self.base_load,
         });
         Ok(Tuning::new(Demand {
             service_rate_per_s,

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::search::is_possible;
-use super::{Demand, LOAD_MIN, Peak, RATE_MAX};
+use super::{Burst, Demand, LOAD_MIN, Peak, RATE_MAX};
 use crate::parameter::ParameterError;
 use crate::thresholds::{down, up};
 
@@ -22,6 +22,8 @@ pub enum Limit {
     MaxWait,
     /// c.
     ReplyCost,
+    /// The load between bursts.
+    BaseLoad,
     /// λ/μ.
     PeakLoad,
     /// λ.
@@ -32,6 +34,8 @@ pub enum Limit {
 
 /// Halving ends when the two sides are as near as this to each other; four digits are shown.
 const PRECISION: f64 = 1e-5;
+/// A rate made from a load must not give a lower load again.
+const ROUNDING: f64 = 1.0 + 1e-12;
 /// Takes the place of 0 where numbers are compared by their logarithms.
 const ZERO: f64 = 1e-12;
 
@@ -79,7 +83,8 @@ impl Limit {
     /// Wishes, in the order in which they are given up.
     const WISHES: [Self; 3] = [Self::MinCycle, Self::MaxDiscard, Self::MaxWait];
     /// What is given, and may have to change where no wish helps.
-    const GIVEN: [Self; 4] = [Self::ReplyCost, Self::PeakLoad, Self::PeakRate, Self::ServiceRate];
+    const GIVEN: [Self; 5] =
+        [Self::ReplyCost, Self::BaseLoad, Self::PeakLoad, Self::PeakRate, Self::ServiceRate];
 
     /// The option's name.
     #[must_use]
@@ -89,6 +94,7 @@ impl Limit {
             Self::MaxDiscard => "max-discard",
             Self::MaxWait => "max-wait",
             Self::ReplyCost => "reply-cost",
+            Self::BaseLoad => "base-load",
             Self::PeakLoad => "peak-load",
             Self::PeakRate => "peak-rate",
             Self::ServiceRate => "service-rate",
@@ -98,7 +104,7 @@ impl Limit {
     /// Whether the nearest that can be met lies below what was wished.
     #[must_use]
     pub const fn is_least(self) -> bool {
-        matches!(self, Self::MinCycle | Self::ReplyCost | Self::PeakLoad | Self::PeakRate)
+        !matches!(self, Self::MaxDiscard | Self::MaxWait | Self::ServiceRate)
     }
 
     /// What was wished; none if nothing was.
@@ -108,6 +114,7 @@ impl Limit {
             (Self::MaxDiscard, _) => Some(demand.max_discard),
             (Self::MaxWait, _) => Some(demand.max_wait_s),
             (Self::ReplyCost, _) => Some(demand.reply_cost).filter(|cost| *cost > 0.0),
+            (Self::BaseLoad, _) => demand.burst.and_then(|burst| burst.base_load),
             (Self::PeakLoad, Peak::Load(load)) => Some(*load),
             (Self::PeakRate, Peak::Rate(rate_per_s)) => Some(*rate_per_s),
             (Self::PeakLoad | Self::PeakRate, _) => None,
@@ -115,18 +122,20 @@ impl Limit {
         }
     }
 
-    /// The limit that is easiest to meet.
+    /// The limit that is easiest to meet of those that the models take.
     fn easiest(self, demand: &Demand) -> f64 {
+        // No peak is lower than the load between two.
+        let least_load =
+            demand.burst.and_then(|burst| burst.base_load).unwrap_or(0.0).max(LOAD_MIN) * ROUNDING;
         match self {
-            Self::MinCycle | Self::ReplyCost => 0.0,
+            Self::MinCycle | Self::ReplyCost | Self::BaseLoad => 0.0,
             Self::MaxDiscard => 1.0,
             Self::MaxWait => demand.longest_wait_s(),
-            Self::PeakLoad => LOAD_MIN,
-            Self::PeakRate => LOAD_MIN * demand.service_rate_per_s,
-            // Where the peak is given as a rate the load must stay one that the models take.
+            Self::PeakLoad => least_load,
+            Self::PeakRate => least_load * demand.service_rate_per_s,
             Self::ServiceRate => match demand.peak {
-                Peak::Load(load) => RATE_MAX / load.max(1.0),
-                Peak::Rate(_) | Peak::Phases(_) => RATE_MAX.min(demand.peak_rate_per_s() / LOAD_MIN),
+                Peak::Load(load) => RATE_MAX / load.max(1.0) / ROUNDING,
+                Peak::Rate(_) | Peak::Phases(_) => RATE_MAX.min(demand.peak_rate_per_s() / least_load),
             },
         }
     }
@@ -139,6 +148,9 @@ impl Limit {
             Self::MaxDiscard => changed.max_discard = value,
             Self::MaxWait => changed.max_wait_s = value,
             Self::ReplyCost => changed.reply_cost = value,
+            Self::BaseLoad => {
+                changed.burst = changed.burst.map(|burst| Burst { base_load: Some(value), ..burst });
+            }
             Self::PeakLoad => changed.peak = Peak::Load(value),
             Self::PeakRate => changed.peak = Peak::Rate(value),
             Self::ServiceRate => changed.service_rate_per_s = value,

@@ -68,7 +68,7 @@ fn other_loads_and_laws_get_settings_too() {
     let levels = |service| solve(&Demand { service, ..demand() }).unwrap().levels.as_tuple();
     let (even, uneven) = (levels(ServiceLaw::Deterministic), levels(ServiceLaw::Gamma(4.0)));
     assert!(even.1 > uneven.1 && even.2 == uneven.2, "{even:?} {uneven:?}");
-    let burst = Burst { length_s: 1.0, pause_s: 4.0, base_load: 0.5 };
+    let burst = Burst { length_s: 1.0, pause_s: 4.0, base_load: Some(0.5) };
     let bursts = solve(&Demand { burst: Some(burst), ..demand() }).unwrap();
     assert!(bursts.model.rejected < 0.6 && bursts.model.answer_p99_s.is_none(), "{bursts:?}");
     let phases = Peak::Phases("3000:1,500:4".parse().unwrap());
@@ -78,7 +78,7 @@ fn other_loads_and_laws_get_settings_too() {
 #[test]
 fn short_bursts_do_not_make_the_gate_change_more_often_than_is_allowed() {
     // Each burst of this length is a cycle of its own; while the peak lasts the same thresholds are calm for longer.
-    let burst = Some(Burst { length_s: 0.2, pause_s: 0.2, base_load: 0.0 });
+    let burst = Some(Burst { length_s: 0.2, pause_s: 0.2, base_load: Some(0.0) });
     let wish = Demand { burst, max_wait_s: 0.39, peak: Peak::Load(2.7), ..demand() };
     let found = solve(&Demand { min_cycle_s: Some(0.3), ..wish.clone() }).unwrap();
     assert!(found.model.cycle_s >= 0.3, "{found:?}");
@@ -126,6 +126,38 @@ fn each_limit_that_alone_stands_in_the_way_is_named() {
 }
 
 #[test]
+fn bursts_of_a_server_that_is_too_slow_or_pays_too_much_name_what_must_give_way() {
+    let burst = |base_load| Some(Burst { length_s: 2.0, pause_s: 2.0, base_load });
+    let slow = |peak, base_load| Demand {
+        service_rate_per_s: 10.0,
+        peak,
+        burst: burst(base_load),
+        max_wait_s: 0.4,
+        ..demand()
+    };
+    for wish in [
+        slow(Peak::Rate(30.0), None),
+        slow(Peak::Rate(30.0), Some(0.5)),
+        slow(Peak::Rate(3.0), None),
+        // The service rate can rise only if the load between bursts, a multiple of it, falls.
+        slow(Peak::Rate(3.0), Some(0.3)),
+        Demand { burst: burst(None), reply_cost: 0.4, ..demand() },
+        Demand { burst: burst(Some(0.5)), reply_cost: 0.4, ..demand() },
+        Demand { burst: burst(Some(2.0)), reply_cost: 0.4, ..demand() },
+    ] {
+        let Err(TuneError::Impossible(error)) = solve(&wish) else { panic!("{wish:?} is possible") };
+        assert!(!error.unmet.is_empty(), "{wish:?}");
+        let mut all = wish.clone();
+        for unmet in &error.unmet {
+            all = unmet.limit.set(&all, unmet.nearest);
+            let one = unmet.limit.set(&wish, unmet.nearest);
+            assert!(error.together || solve(&one).is_ok(), "{error}: {wish:?}");
+        }
+        assert!(solve(&all).is_ok(), "{error}: {wish:?}");
+    }
+}
+
+#[test]
 fn parameters_outside_their_range_are_named() {
     type Change = fn(&mut Demand);
     let wrong: [(Change, &str); 14] = [
@@ -152,7 +184,7 @@ fn parameters_outside_their_range_are_named() {
         (|d| d.min_cycle_s = Some(f64::INFINITY), "min-cycle inf must be a finite number"),
         (|d| d.credentials = 2.0, "credentials 2 must be between 0 and 1"),
         (
-            |d| d.burst = Some(Burst { length_s: 1.0, pause_s: 1.0, base_load: 4.0 }),
+            |d| d.burst = Some(Burst { length_s: 1.0, pause_s: 1.0, base_load: Some(4.0) }),
             "base-load 4 must be between 0 and the load of the peak, 3",
         ),
     ];
@@ -165,7 +197,7 @@ fn parameters_outside_their_range_are_named() {
     let phases = Peak::Phases("3000:1:0:.5:.5\n2000:1:1:0:0\n100:1:1:0:0".parse().unwrap());
     let error = Tuning::new(Demand { peak: phases, ..demand() }).unwrap_err();
     assert_eq!(error.name, "mmpp");
-    let burst = Some(Burst { length_s: 1.0, pause_s: 1.0, base_load: 0.5 });
+    let burst = Some(Burst { length_s: 1.0, pause_s: 1.0, base_load: Some(0.5) });
     let error = Tuning::new(Demand { burst, service: ServiceLaw::Deterministic, ..demand() }).unwrap_err();
     assert_eq!(error.to_string(), "service deterministic must be exponential together with bursts");
 }
@@ -231,36 +263,32 @@ fn demands() -> impl Strategy<Value = Demand> {
         1 => Just(ServiceLaw::Deterministic),
         1 => Just(ServiceLaw::Gamma(2.0)),
     ];
-    let burst = (0.2..2.0_f64, 0.2..2.0_f64, 0.0..0.9_f64).prop_map(|(length_s, pause_s, base_load)| Burst {
+    let base_load = prop_oneof![Just(None), (0.0..0.9_f64).prop_map(Some)];
+    let burst = (0.2..2.0_f64, 0.2..2.0_f64, base_load).prop_map(|(length_s, pause_s, base_load)| Burst {
         length_s,
         pause_s,
         base_load,
     });
     let wishes = (0.05..0.4_f64, 1e-3..0.05_f64, prop_oneof![Just(None), (0.05..0.5_f64).prop_map(Some)]);
     let cost = prop_oneof![Just(0.0), 0.0..0.05_f64];
-    (100.0..3000.0_f64, laws, 1.1..6.0_f64, (any::<bool>(), burst), cost, wishes).prop_map(
-        |(
-            service_rate_per_s,
-            service,
-            load,
-            (bursts, burst),
-            reply_cost,
-            (max_wait_s, max_discard, min_cycle_s),
-        )| Demand {
+    let peak = (1.1..6.0_f64, any::<bool>());
+    (100.0..3000.0_f64, laws, peak, (any::<bool>(), burst), cost, wishes).prop_map(
+        |(rate_per_s, service, (load, as_rate), (bursts, burst), reply_cost, wishes)| {
             // The chain of other laws takes its time.
-            service_rate_per_s: if service == ServiceLaw::Exponential {
-                service_rate_per_s
-            } else {
-                service_rate_per_s / 10.0
-            },
-            service,
-            peak: Peak::Load(load),
-            burst: (bursts && service == ServiceLaw::Exponential).then_some(burst),
-            credentials: 0.0,
-            reply_cost,
-            max_wait_s,
-            max_discard,
-            min_cycle_s,
+            let service_rate_per_s =
+                if service == ServiceLaw::Exponential { rate_per_s } else { rate_per_s / 10.0 };
+            let (max_wait_s, max_discard, min_cycle_s) = wishes;
+            Demand {
+                service_rate_per_s,
+                service,
+                peak: if as_rate { Peak::Rate(load * service_rate_per_s) } else { Peak::Load(load) },
+                burst: (bursts && service == ServiceLaw::Exponential).then_some(burst),
+                credentials: 0.0,
+                reply_cost,
+                max_wait_s,
+                max_discard,
+                min_cycle_s,
+            }
         },
     )
 }
@@ -319,6 +347,7 @@ proptest! {
                 }
             }
             Err(TuneError::Impossible(error)) => {
+                prop_assert!(!error.unmet.is_empty(), "what must give way is named");
                 let mut relaxed = wish.clone();
                 for unmet in &error.unmet {
                     let changed = unmet.limit.set(if error.together { &relaxed } else { &wish }, unmet.nearest);
