@@ -1,7 +1,7 @@
 //! Which settings of the gate? From a server, the peak it has to expect and what callers put up with: B, L, H, q and
 //! `max_wait` of a gate ⟨L,H⟩|B.
 //!
-//! Here is what is asked for and what is recommended; `tune/capacity.rs` says what refusals leave of the server and chooses q, `wait.rs`
+//! Here is what is asked for and what is recommended; `tune/cost.rs` is what a refusal costs, `capacity.rs` says what refusals leave of the server and chooses q, `wait.rs`
 //! turns times into places, `predict.rs` asks the models, `search.rs` chooses L and H, `nearest.rs` answers impossible
 //! wishes, `verify.rs` simulates what was chosen, and
 //! `compare.rs` holds the two beside each other; where the simulation misses a limit, `settle.rs` asks the model for more.
@@ -39,6 +39,7 @@
 
 mod capacity;
 mod compare;
+mod cost;
 mod nearest;
 mod predict;
 mod search;
@@ -49,6 +50,7 @@ mod wait;
 use overload::Levels;
 
 pub use compare::{Quantity, Unit};
+pub use cost::Cost;
 pub use nearest::{Impossible, Limit, Unmet};
 pub use predict::Prediction;
 pub use settle::Settled;
@@ -110,7 +112,7 @@ pub struct Demand {
     /// The share of originals that bring credentials, which sipweir admits by 2q instead of q.
     pub credentials: f64,
     /// c.
-    pub reply_cost: f64,
+    pub reply_cost: Cost,
     /// W.
     pub max_wait_s: f64,
     /// γ1.
@@ -164,6 +166,12 @@ impl Demand {
             Peak::Rate(rate_per_s) => *rate_per_s,
             Peak::Phases(mmpp) => mmpp.phases().iter().map(|phase| phase.rate_per_s).fold(0.0, f64::max),
         }
+    }
+
+    /// c.
+    #[must_use]
+    pub fn refusal_services(&self) -> f64 {
+        self.reply_cost.services(self.service_rate_per_s)
     }
 
     /// λ/μ.
@@ -251,8 +259,15 @@ impl Demand {
             ));
         }
         parameter::share("credentials", self.credentials)?;
-        if !(0.0..1.0).contains(&self.reply_cost) {
-            return outside("reply-cost", self.reply_cost, "at least 0 and below 1, in services".into());
+        if !(0.0..1.0).contains(&self.refusal_services()) {
+            let below = match self.reply_cost {
+                Cost::Services(_) => "1, in services".to_owned(),
+                Cost::Seconds(_) => {
+                    format!("{}, which is a service", Cost::Seconds(1.0 / service_rate_per_s))
+                }
+            };
+            let range = format!("at least 0 and below {below}");
+            return Err(ParameterError::new("reply-cost", self.reply_cost, range));
         }
         if !(self.max_wait_s > 0.0 && self.max_wait_s <= longest_s) {
             let range = format!(

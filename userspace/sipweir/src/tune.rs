@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::model::parameter::ParameterError;
-use ::model::tune::{Burst, Demand, Effort, Peak, Settled, TuneError, Tuning};
+use ::model::tune::{Burst, Cost, Demand, Effort, Peak, Settled, TuneError, Tuning};
 use anyhow::Context;
 use overload::Threshold;
 
@@ -171,20 +171,20 @@ impl Args {
             peak,
             burst,
             credentials: self.credentials,
-            reply_cost: self.cost(service_rate_per_s)?,
+            reply_cost: self.cost()?,
             max_wait_s: self.max_wait,
             max_discard: self.max_discard,
             min_cycle_s: self.min_cycle,
         })?)
     }
 
-    /// The cost of a refusal in services.
-    fn cost(&self, service_rate_per_s: f64) -> Result<f64, ParameterError> {
+    /// The cost of a refusal.
+    fn cost(&self) -> Result<Cost, ParameterError> {
         if let Ok(services) = self.reply_cost.parse() {
-            return Ok(services);
+            return Ok(Cost::Services(services));
         }
         match self.reply_cost.parse() {
-            Ok(Threshold::Time(span_ns)) => Ok(span_ns as f64 / 1e9 * service_rate_per_s),
+            Ok(Threshold::Time(span_ns)) => Ok(Cost::Seconds(span_ns as f64 / 1e9)),
             _ => Err(ParameterError {
                 name: "reply-cost",
                 value: self.reply_cost.clone(),

@@ -197,6 +197,11 @@ fn impossible_wishes_name_the_limit_and_the_nearest_is_possible() {
             "--service-rate 1000 --peak-rate 3000 --reply-cost 0.5",
             &["reply-cost", "peak-rate", "service-rate"],
         ),
+        ("--service-rate 1000 --peak-rate 3000 --reply-cost 0.5ms", &["reply-cost", "peak-rate"]),
+        ("--service-rate 20 --peak-load 3 --max-wait 0.2 --reply-cost 2ms", &["max-wait"]),
+        ("--service-rate 8 --peak-load 3 --max-wait 0.3 --reply-cost 0.1ms", &["service-rate"]),
+        ("--service-rate 10 --peak-rate 30 --burst 2", &["service-rate"]),
+        ("--service-rate 1000 --peak-load 3 --reply-cost .4 --burst 2", &["reply-cost", "peak-load"]),
         ("--service-rate 100 --peak-load 3 --max-wait 0.1 --min-cycle 0.3", &["min-cycle", "max-wait"]),
     ] {
         let (said, printed) = refusal(line, 2);
@@ -216,13 +221,17 @@ fn impossible_wishes_name_the_limit_and_the_nearest_is_possible() {
         );
         for unmet in unmet {
             let (name, nearest) = (unmet["limit"].as_str().expect("a name"), number(&unmet["nearest"]));
-            assert!(said.contains(&nearest.to_string()), "{nearest} in {said}");
+            let option = unmet["option"].as_str().expect("an option");
+            assert!(option.starts_with(&format!("--{name} ")), "{option}");
+            let shown = option.split(' ').next_back().expect("a value");
+            assert!(said.contains(shown), "{shown} in {said}");
+            assert!(shown.ends_with('s') || shown == nearest.to_string(), "{shown}: {nearest}");
             let words: Vec<_> = line.split_whitespace().collect();
             let kept = words
                 .chunks(2)
                 .filter(|option| option[0] != format!("--{name}"))
                 .map(|option| option.join(" "));
-            json(&format!("{} --{name} {nearest}", kept.collect::<Vec<_>>().join(" ")));
+            json(&format!("{} {option}", kept.collect::<Vec<_>>().join(" ")));
         }
     }
     let (said, printed) =
@@ -260,7 +269,10 @@ fn wrong_options_are_named_with_their_range() {
         (with("--peak-load 3 --max-discard 2"), "--max-discard 2 must be between 0 and 1"),
         (with("--peak-load 3 --min-cycle -1"), "--min-cycle -1 must be a finite number of at least 0"),
         (with("--peak-load 3 --reply-cost -0.1"), "--reply-cost -0.1 must be at least 0 and below 1"),
-        (with("--peak-load 3 --reply-cost 2ms"), "--reply-cost 2 must be at least 0 and below 1"),
+        (
+            with("--peak-load 3 --reply-cost 2ms"),
+            "--reply-cost 2ms must be at least 0 and below 1ms, which is a service",
+        ),
         (with("--peak-load 3 --reply-cost dear"), "--reply-cost dear must be a part of a service"),
         (with("--peak-load 3 --credentials 1.5"), "--credentials 1.5 must be between 0 and 1"),
         (with("--peak-load 3 --burst 0"), "--burst 0 must be between 0.001 and 1000000 seconds"),

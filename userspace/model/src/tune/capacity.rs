@@ -23,13 +23,13 @@ const SHARE_MAX: f64 = 0.9;
 impl Demand {
     /// μ − c λ, services per second while all of the peak are refused; not above 0 if refusals take the whole server.
     pub(super) fn slowest_rate_per_s(&self) -> f64 {
-        (-self.reply_cost).mul_add(self.peak_rate_per_s(), self.service_rate_per_s)
+        (-self.refusal_services()).mul_add(self.peak_rate_per_s(), self.service_rate_per_s)
     }
 
     /// Services per second in normal, overload and discard at the peak.
     pub(super) fn rates_per_s(&self, share: f64) -> [f64; 3] {
         let refused = (1.0 - share) * self.peak_rate_per_s();
-        let in_overload = (-self.reply_cost).mul_add(refused, self.service_rate_per_s);
+        let in_overload = (-self.refusal_services()).mul_add(refused, self.service_rate_per_s);
         [self.service_rate_per_s, in_overload, self.slowest_rate_per_s()]
     }
 
@@ -38,12 +38,12 @@ impl Demand {
         if self.peak_rate_per_s() <= self.service_rate_per_s {
             return self.service_rate_per_s;
         }
-        self.slowest_rate_per_s() / (1.0 - self.reply_cost)
+        self.slowest_rate_per_s() / (1.0 - self.refusal_services())
     }
 
     /// Settings of q to try, the best first, each with the share that it admits.
     pub(super) fn shares(&self) -> impl Iterator<Item = (f64, f64)> {
-        let (left_per_s, cost) = (self.slowest_rate_per_s(), self.reply_cost);
+        let (left_per_s, cost) = (self.slowest_rate_per_s(), self.refusal_services());
         let credentials = self.credentials;
         let mut last = f64::NAN;
         ACCEPTED_LOADS

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use super::search::is_possible;
-use super::{Burst, Demand, LOAD_MIN, Peak, RATE_MAX};
+use super::search::{REFUSING_MAX, is_possible};
+use super::{Burst, Cost, Demand, LOAD_MIN, Peak, RATE_MAX};
 use crate::parameter::ParameterError;
 use crate::thresholds::{down, up};
 
@@ -20,8 +20,10 @@ pub enum Limit {
     MaxDiscard,
     /// W.
     MaxWait,
-    /// c.
+    /// c, in services.
     ReplyCost,
+    /// c, in seconds.
+    ReplyTime,
     /// The load between bursts.
     BaseLoad,
     /// λ/μ.
@@ -66,6 +68,7 @@ impl fmt::Display for Impossible {
         for (number, unmet) in self.unmet.iter().enumerate() {
             let Unmet { limit, wanted, nearest } = unmet;
             let (name, bound) = (limit.name(), if limit.is_least() { "most" } else { "least" });
+            let [wanted, nearest] = [wanted, nearest].map(|value| limit.shown(*value));
             match (number, self.together) {
                 (0, _) => write!(f, "--{name} {wanted} cannot be met: it must be at {bound} {nearest}")?,
                 (_, false) => write!(f, ", or --{name} at {bound} {nearest} instead of {wanted}")?,
@@ -83,8 +86,8 @@ impl Limit {
     /// Wishes, in the order in which they are given up.
     const WISHES: [Self; 3] = [Self::MinCycle, Self::MaxDiscard, Self::MaxWait];
     /// What is given, and may have to change where no wish helps.
-    const GIVEN: [Self; 5] =
-        [Self::ReplyCost, Self::BaseLoad, Self::PeakLoad, Self::PeakRate, Self::ServiceRate];
+    const GIVEN: [Self; 6] =
+        [Self::ReplyCost, Self::ReplyTime, Self::BaseLoad, Self::PeakLoad, Self::PeakRate, Self::ServiceRate];
 
     /// The option's name.
     #[must_use]
@@ -93,11 +96,20 @@ impl Limit {
             Self::MinCycle => "min-cycle",
             Self::MaxDiscard => "max-discard",
             Self::MaxWait => "max-wait",
-            Self::ReplyCost => "reply-cost",
+            Self::ReplyCost | Self::ReplyTime => "reply-cost",
             Self::BaseLoad => "base-load",
             Self::PeakLoad => "peak-load",
             Self::PeakRate => "peak-rate",
             Self::ServiceRate => "service-rate",
+        }
+    }
+
+    /// A value as the option takes it.
+    #[must_use]
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Self::ReplyTime => Cost::Seconds(value).to_string(),
+            _ => value.to_string(),
         }
     }
 
@@ -113,7 +125,14 @@ impl Limit {
             (Self::MinCycle, _) => demand.min_cycle_s,
             (Self::MaxDiscard, _) => Some(demand.max_discard),
             (Self::MaxWait, _) => Some(demand.max_wait_s),
-            (Self::ReplyCost, _) => Some(demand.reply_cost).filter(|cost| *cost > 0.0),
+            (Self::ReplyCost, _) => match demand.reply_cost {
+                Cost::Services(services) => Some(services).filter(|services| *services > 0.0),
+                Cost::Seconds(_) => None,
+            },
+            (Self::ReplyTime, _) => match demand.reply_cost {
+                Cost::Seconds(time_s) => Some(time_s).filter(|time_s| *time_s > 0.0),
+                Cost::Services(_) => None,
+            },
             (Self::BaseLoad, _) => demand.burst.and_then(|burst| burst.base_load),
             (Self::PeakLoad, Peak::Load(load)) => Some(*load),
             (Self::PeakRate, Peak::Rate(rate_per_s)) => Some(*rate_per_s),
@@ -128,14 +147,26 @@ impl Limit {
         let least_load =
             demand.burst.and_then(|burst| burst.base_load).unwrap_or(0.0).max(LOAD_MIN) * ROUNDING;
         match self {
-            Self::MinCycle | Self::ReplyCost | Self::BaseLoad => 0.0,
+            Self::MinCycle | Self::ReplyCost | Self::ReplyTime | Self::BaseLoad => 0.0,
             Self::MaxDiscard => 1.0,
             Self::MaxWait => demand.longest_wait_s(),
             Self::PeakLoad => least_load,
             Self::PeakRate => least_load * demand.service_rate_per_s,
-            Self::ServiceRate => match demand.peak {
-                Peak::Load(load) => RATE_MAX / load.max(1.0) / ROUNDING,
-                Peak::Rate(_) | Peak::Phases(_) => RATE_MAX.min(demand.peak_rate_per_s() / least_load),
+            // Refusals that take a time take the more of a server the faster it is, if its peak grows with it; and less than a
+            // service in any case.
+            Self::ServiceRate => match (&demand.peak, demand.reply_cost) {
+                (Peak::Load(load), Cost::Seconds(time_s)) => {
+                    let refusing = REFUSING_MAX / (load * time_s);
+                    (RATE_MAX / load.max(1.0)).min(refusing).min(1.0 / time_s) / ROUNDING
+                }
+                (Peak::Load(load), Cost::Services(_)) => RATE_MAX / load.max(1.0) / ROUNDING,
+                (_, cost) => {
+                    let most = RATE_MAX.min(demand.peak_rate_per_s() / least_load);
+                    match cost {
+                        Cost::Seconds(time_s) => most.min(1.0 / time_s) / ROUNDING,
+                        Cost::Services(_) => most,
+                    }
+                }
             },
         }
     }
@@ -147,7 +178,8 @@ impl Limit {
             Self::MinCycle => changed.min_cycle_s = Some(value),
             Self::MaxDiscard => changed.max_discard = value,
             Self::MaxWait => changed.max_wait_s = value,
-            Self::ReplyCost => changed.reply_cost = value,
+            Self::ReplyCost => changed.reply_cost = Cost::Services(value),
+            Self::ReplyTime => changed.reply_cost = Cost::Seconds(value),
             Self::BaseLoad => {
                 changed.burst = changed.burst.map(|burst| Burst { base_load: Some(value), ..burst });
             }
@@ -163,7 +195,9 @@ impl Limit {
         let Some(wanted) = self.wanted(demand) else { return Ok(None) };
         let possible = |value: f64| is_possible(&self.set(demand, value));
         let mut near = self.easiest(demand);
-        if !possible(near)? {
+        // What is wished may be beyond the easiest, which is then no way out.
+        let helps = near != wanted && (near < wanted) == self.is_least();
+        if !helps || !possible(near)? {
             return Ok(None);
         }
         let mut far = wanted;
@@ -174,6 +208,8 @@ impl Limit {
         }
         let rounded = match near {
             near if near <= ZERO => near,
+            // No time is shown nearer than to the nanosecond.
+            near if self == Self::ReplyTime => (down(near) * 1e9 + 1e-3).floor() / 1e9,
             near if self.is_least() => down(near),
             near => up(near),
         };

@@ -128,7 +128,7 @@ impl<'a> Model<'a> {
             let arrivals = self.demand.phases()?;
             let model =
                 ModulatedHysteresis::new(levels, arrivals, self.demand.service_rate_per_s, self.share)?;
-            return Ok(model.with_refusal_cost(self.demand.reply_cost)?.equilibrium().0);
+            return Ok(model.with_refusal_cost(self.demand.refusal_services())?.equilibrium().0);
         }
         let model = Hysteresis::new(levels, self.demand.peak_rate_per_s(), self.rates_per_s[1], self.share)?;
         model.solve_with_service(self.demand.service)

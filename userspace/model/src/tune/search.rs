@@ -13,7 +13,7 @@ use crate::service::ServiceLaw;
 const LAW_BUFFER_MAX: u32 = 400;
 /// The part of the server that refusals may take at the peak. Beyond, what waits behind refusals that come one by one is not
 /// what the model says, and most callers are refused in any case.
-const REFUSING_MAX: f64 = 0.5;
+pub(super) const REFUSING_MAX: f64 = 0.5;
 /// Fewer places leave no L < H < B, which thresholds in time need.
 const BUFFER_MIN: u32 = 3;
 

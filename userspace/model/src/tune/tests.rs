@@ -2,7 +2,7 @@ use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_o
 use proptest::strategy::{Just, Strategy};
 
 use super::predict::Model;
-use super::{Burst, Demand, Effort, Limit, Peak, Recommendation, TuneError, Tuning};
+use super::{Burst, Cost, Demand, Effort, Limit, Peak, Recommendation, TuneError, Tuning};
 use crate::hysteresis::{Hysteresis, ModulatedHysteresis};
 use crate::service::ServiceLaw;
 use crate::thresholds::ThresholdProblem;
@@ -15,7 +15,7 @@ fn demand() -> Demand {
         peak: Peak::Load(3.0),
         burst: None,
         credentials: 0.0,
-        reply_cost: 0.0,
+        reply_cost: Cost::Services(0.0),
         max_wait_s: 0.2,
         max_discard: 0.001,
         min_cycle_s: None,
@@ -50,7 +50,7 @@ fn the_gate_leaves_a_fifth_of_the_server_at_the_peak_and_bounds_the_wait() {
     assert!(found.model.cycle_s >= 0.1 && found.model.states[2] <= 0.001, "{found:?}");
     assert!((found.model.rejected - 2.0 / 3.0).abs() < 1e-3, "{found:?}");
     assert!(found.model.answer_p99_s.unwrap() < 0.2);
-    let costly = solve(&Demand { reply_cost: 0.05, ..demand() }).unwrap();
+    let costly = solve(&Demand { reply_cost: Cost::Services(0.05), ..demand() }).unwrap();
     assert_eq!(costly.levels.buffer(), 170, "3000 refusals a second take 150 services");
     assert!((costly.peak_service_rate_per_s - 850.0 / 0.95).abs() < 1e-9);
     // What is served and what is refused are all.
@@ -109,12 +109,12 @@ fn each_limit_that_alone_stands_in_the_way_is_named() {
     };
     let wish = Demand { min_cycle_s: Some(60.0), ..demand() };
     assert_eq!(named(&wish), [Limit::MinCycle]);
-    let wish = Demand { reply_cost: 0.4, ..demand() };
+    let wish = Demand { reply_cost: Cost::Services(0.4), ..demand() };
     assert_eq!(named(&wish), [Limit::ReplyCost, Limit::PeakLoad]);
     let wish = Demand { max_wait_s: 0.004, ..demand() };
     assert_eq!(named(&wish), [Limit::MaxWait]);
     // No single change helps: refusals take the whole server, and the line would be too short without them.
-    let wish = Demand { reply_cost: 0.4, max_wait_s: 0.004, ..demand() };
+    let wish = Demand { reply_cost: Cost::Services(0.4), max_wait_s: 0.004, ..demand() };
     let Err(TuneError::Impossible(error)) = solve(&wish) else { panic!("possible") };
     assert!(error.together && error.unmet.len() == 2, "{error}");
     let text = error.to_string();
@@ -141,9 +141,9 @@ fn bursts_of_a_server_that_is_too_slow_or_pays_too_much_name_what_must_give_way(
         slow(Peak::Rate(3.0), None),
         // The service rate can rise only if the load between bursts, a multiple of it, falls.
         slow(Peak::Rate(3.0), Some(0.3)),
-        Demand { burst: burst(None), reply_cost: 0.4, ..demand() },
-        Demand { burst: burst(Some(0.5)), reply_cost: 0.4, ..demand() },
-        Demand { burst: burst(Some(2.0)), reply_cost: 0.4, ..demand() },
+        Demand { burst: burst(None), reply_cost: Cost::Services(0.4), ..demand() },
+        Demand { burst: burst(Some(0.5)), reply_cost: Cost::Services(0.4), ..demand() },
+        Demand { burst: burst(Some(2.0)), reply_cost: Cost::Services(0.4), ..demand() },
     ] {
         let Err(TuneError::Impossible(error)) = solve(&wish) else { panic!("{wish:?} is possible") };
         assert!(!error.unmet.is_empty(), "{wish:?}");
@@ -178,7 +178,7 @@ fn parameters_outside_their_range_are_named() {
             |d| d.peak = Peak::Phases("1:1,2:1".parse().unwrap()),
             "mmpp 2 must be a highest rate between 10 and",
         ),
-        (|d| d.reply_cost = 1.0, "reply-cost 1 must be at least 0 and below 1"),
+        (|d| d.reply_cost = Cost::Services(1.0), "reply-cost 1 must be at least 0 and below 1"),
         (|d| d.max_wait_s = 0.4995, "max-wait 0.4995 must be above 0 and at most 0.499:"),
         (|d| d.max_discard = -0.1, "max-discard -0.1 must be between 0 and 1"),
         (|d| d.min_cycle_s = Some(f64::INFINITY), "min-cycle inf must be a finite number"),
@@ -217,7 +217,7 @@ fn what_is_served_and_what_refusals_cost_is_all_that_the_server_has() {
         service_rate_per_s: 185.0,
         service: ServiceLaw::Gamma(2.0),
         peak: Peak::Load(5.0),
-        reply_cost: 0.02,
+        reply_cost: Cost::Services(0.02),
         max_discard: 0.02,
         ..demand()
     };
@@ -240,7 +240,7 @@ fn where_the_simulation_misses_a_limit_the_model_is_asked_for_more() {
         service_rate_per_s: 73.0,
         service: ServiceLaw::Gamma(2.0),
         peak: Peak::Load(5.6),
-        reply_cost: 0.027,
+        reply_cost: Cost::Services(0.027),
         max_wait_s: 0.23,
         max_discard: 0.02,
         min_cycle_s: Some(0.09),
@@ -270,7 +270,11 @@ fn demands() -> impl Strategy<Value = Demand> {
         base_load,
     });
     let wishes = (0.05..0.4_f64, 1e-3..0.05_f64, prop_oneof![Just(None), (0.05..0.5_f64).prop_map(Some)]);
-    let cost = prop_oneof![Just(0.0), 0.0..0.05_f64];
+    let cost = prop_oneof![
+        2 => Just(Cost::Services(0.0)),
+        1 => (0.0..0.05_f64).prop_map(Cost::Services),
+        1 => (0.0..50e-6_f64).prop_map(Cost::Seconds),
+    ];
     let peak = (1.1..6.0_f64, any::<bool>());
     (100.0..3000.0_f64, laws, peak, (any::<bool>(), burst), cost, wishes).prop_map(
         |(rate_per_s, service, (load, as_rate), (bursts, burst), reply_cost, wishes)| {
@@ -304,7 +308,7 @@ proptest! {
         share in 0.0..1.0_f64,
     ) {
         let (low, buffer) = (high.saturating_sub(gap).max(1), high + room);
-        let demand = Demand { peak: Peak::Load(load), reply_cost: cost, ..demand() };
+        let demand = Demand { peak: Peak::Load(load), reply_cost: Cost::Services(cost), ..demand() };
         let found = Model::new(&demand, buffer, share).predict(low, high).unwrap();
         let levels = crate::parameter::levels(low, high, buffer).unwrap();
         let chain = ModulatedHysteresis::new(levels, demand.phases().unwrap(), 1000.0, share).unwrap();
@@ -338,7 +342,7 @@ proptest! {
                 prop_assert!(f64::from(buffer) <= wish.max_wait_s * wish.slowest_rate_per_s() + 1e-6);
                 let peak_per_s = wish.peak_rate_per_s();
                 prop_assert!(found.share * peak_per_s < wish.rates_per_s(found.share)[1], "overload must end");
-                if wish.burst.is_none() && wish.reply_cost == 0.0 && wish.service == ServiceLaw::Exponential {
+                if wish.burst.is_none() && wish.refusal_services() == 0.0 && wish.service == ServiceLaw::Exponential {
                     // The public closed form, not the one that the search has used.
                     let model = Hysteresis::new(found.levels, peak_per_s, wish.service_rate_per_s, found.share).unwrap();
                     let expected = model.solve();
@@ -384,7 +388,7 @@ proptest! {
         };
         let (found, seen) = (&settled.chosen, &settled.verified);
         // Only paid refusals, which the model takes for a drain, may leave less room than was counted on.
-        prop_assert!(settled.keeps_limits || wish.reply_cost > 0.0, "{settled:?}");
+        prop_assert!(settled.keeps_limits || wish.refusal_services() > 0.0, "{settled:?}");
         let allowed = |limit: f64, error: f64| 4.0f64.mul_add(error, 0.02 * limit);
         if settled.keeps_limits {
             let discard = seen.states[2].unwrap();

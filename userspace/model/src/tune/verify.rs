@@ -105,7 +105,7 @@ fn scenario(demand: &Demand, chosen: &Recommendation, effort: Effort) -> Scenari
     let node = Node {
         max_wait_ns: Some((demand.max_wait_s * NANOS_PER_S) as u64),
         capacity: QueueCapacity { control: REFUSALS_WAITING, new: buffer, copy: buffer },
-        refusal_ns: (demand.reply_cost / demand.service_rate_per_s * NANOS_PER_S).round() as u64,
+        refusal_ns: (demand.refusal_services() / demand.service_rate_per_s * NANOS_PER_S).round() as u64,
         ..Node::server("server", Rate::Constant(demand.service_rate_per_s), law, gate, buffer)
     };
     Scenario {

@@ -78,6 +78,8 @@ struct UnmetJson {
     limit: &'static str,
     wanted: f64,
     nearest: f64,
+    /// The nearest, as it is to be called.
+    option: String,
 }
 
 /// What is said of impossible wishes in JSON.
@@ -87,6 +89,7 @@ pub(super) fn impossible(impossible: &Impossible) -> ImpossibleJson {
         limit: unmet.limit.name(),
         wanted: unmet.wanted,
         nearest: unmet.nearest,
+        option: format!("--{} {}", unmet.limit.name(), unmet.limit.shown(unmet.nearest)),
     });
     ImpossibleJson { possible: false, together: impossible.together, unmet: unmet.collect() }
 }
@@ -103,7 +106,7 @@ impl Answer {
         let given = Given {
             service_rate: demand.service_rate_per_s,
             peak_rate: tuning.peak_rate_per_s(),
-            reply_cost: demand.reply_cost,
+            reply_cost: demand.refusal_services(),
             max_wait: demand.max_wait_s,
             max_discard: demand.max_discard,
             min_cycle: demand.min_cycle_s.unwrap_or(chosen.min_cycle_s),
