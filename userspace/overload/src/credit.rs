@@ -77,6 +77,20 @@ impl Default for CreditConfig {
 }
 
 impl CreditConfig {
+    /// How many messages may wait at a local server that serves so many a second.
+    #[must_use]
+    pub fn target_at(&self, rate_per_s: f64) -> u32 {
+        // At most a target, which is a u32.
+        self.target_from(rate_per_s, TARGET_MIN) as u32
+    }
+
+    /// The same, with another least than [`TARGET_MIN`].
+    fn target_from(&self, rate_per_s: f64, least: u64) -> u64 {
+        // A float-to-integer cast saturates.
+        let served = (rate_per_s * TARGET_NS as f64 / NANOS_PER_S as f64) as u64;
+        served.max(least).min(u64::from(self.target_messages))
+    }
+
     /// All problems.
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
@@ -247,9 +261,7 @@ impl Credit {
     /// holds, so that nothing is granted while it is half full.
     fn target(&self, limit_bytes: u64) -> u64 {
         let per_s = self.rate.rate_per_s() * f64::from(self.config.workers);
-        // A float-to-integer cast saturates.
-        let served = (per_s * TARGET_NS as f64 / NANOS_PER_S as f64) as u64;
-        let target = served.max(self.target_min).min(u64::from(self.config.target_messages));
+        let target = self.config.target_from(per_s, self.target_min);
         match limit_bytes {
             0 => target,
             _ => target.min(limit_bytes / 2 / self.truesize.bytes_per_message()).max(1),

@@ -78,7 +78,8 @@ fn the_page_is_a_configuration_that_check_takes_and_that_has_the_levels_it_names
         let found = json(line);
         let lines = completed(found["toml"].as_str().expect("text"), service);
         assert!(printed.ends_with(found["toml"].as_str().expect("text")), "the page ends in the lines");
-        let gate = Config::parse("lines", &lines).expect("a configuration").service[service].gate.clone();
+        let guarded = Config::parse("lines", &lines).expect("a configuration").service[service].clone();
+        let gate = guarded.gate;
         let config = HystereticConfig {
             admit_below: gate.low.0,
             shed_at: gate.high.0,
@@ -93,6 +94,13 @@ fn the_page_is_a_configuration_that_check_takes_and_that_has_the_levels_it_names
         let levels = Hysteretic::new(&config, 1_000_000, rate_per_s).expect("a gate").levels();
         let named = ["low", "high", "buffer"].map(|key| found[key].as_u64().expect("a number") as u32);
         assert_eq!(levels.as_tuple(), named.into(), "{line}\n{lines}");
+        // What waits in sipweir and what waits in the server's sockets, in time or at least four messages, are the wait.
+        let service_rate_per_s = number(&found["given"]["service_rate"]);
+        let at_server_s =
+            (0.03 * service_rate_per_s).floor().max(4.0).min(f64::from(guarded.server.queue_target))
+                / service_rate_per_s;
+        let (wait_s, longest_s) = (number(&found["max_wait"]), number(&found["given"]["max_wait"]));
+        assert!((longest_s - at_server_s - wait_s - 5e-4).abs() <= 5.1e-4, "{line}: {wait_s}");
     }
 }
 

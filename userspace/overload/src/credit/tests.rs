@@ -225,6 +225,15 @@ fn a_slow_server_has_few_in_its_queue_and_a_fast_one_up_to_the_target() {
 }
 
 #[test]
+fn the_target_is_30_ms_of_service_but_at_least_four_messages() {
+    let config = CreditConfig { target_messages: 32, ..CreditConfig::default() };
+    let targets = [1.0, 100.0, 200.0, 1000.0, 1e9, f64::NAN].map(|rate_per_s| config.target_at(rate_per_s));
+    assert_eq!(targets, [4, 4, 6, 30, 32, 4]);
+    let few = CreditConfig { target_messages: 3, ..config };
+    assert_eq!(few.target_at(1.0), 3, "what is configured is never exceeded");
+}
+
+#[test]
 fn a_server_that_became_fast_is_not_held_at_the_least_target() {
     let rate = RateConfig { initial_per_s: 10.0, ..RateConfig::default() };
     let mut credit = Credit::new(CreditConfig { rate, ..CreditConfig::default() }, 0).unwrap();

@@ -8,13 +8,10 @@ use std::fmt::Write as _;
 
 use ::model::tune::{Recommendation, Tuning};
 use anyhow::Context;
-use overload::Threshold;
+use overload::{CreditConfig, Threshold};
 
 use crate::config::{Config, Frames, Server, Span};
 use crate::run;
-
-/// What may wait in the server's sockets in time (`overload::Credit`).
-const AT_SERVER_S: f64 = 0.03;
 
 /// The lines.
 #[derive(Debug, Clone)]
@@ -36,13 +33,11 @@ impl Settings {
         let demand = tuning.demand();
         let (service_rate_per_s, wait_s) = (demand.service_rate_per_s, demand.max_wait_s);
         let default_target = Server::default().queue_target;
-        let at_server_s = (f64::from(default_target) / service_rate_per_s).min(AT_SERVER_S);
         // Where that would be most of the wait, fewer may wait there.
-        let queue_target = (2.0 * at_server_s > wait_s)
+        let queue_target = (2.0 * at_server_s(default_target, service_rate_per_s) > wait_s)
             .then(|| ((wait_s / 2.0 * service_rate_per_s) as u32).clamp(1, default_target));
-        let at_server_s = queue_target
-            .map_or(at_server_s, |target| (f64::from(target) / service_rate_per_s).min(wait_s / 2.0));
-        let max_wait = span(wait_s - at_server_s);
+        let at_server_s = at_server_s(queue_target.unwrap_or(default_target), service_rate_per_s);
+        let max_wait = span(wait_s - at_server_s.min(wait_s / 2.0));
         let (low, high, buffer) = chosen.levels.as_tuple();
         let rate_per_s = chosen.peak_service_rate_per_s;
         let thresholds = [low, high, buffer].map(|places| threshold(places, rate_per_s));
@@ -82,6 +77,12 @@ impl Settings {
         );
         Ok(Config::parse("the recommendation", &text)?)
     }
+}
+
+/// How long what may wait in the server's own sockets takes, in seconds.
+fn at_server_s(queue_target: u32, service_rate_per_s: f64) -> f64 {
+    let config = CreditConfig { target_messages: queue_target, ..CreditConfig::default() };
+    f64::from(config.target_at(service_rate_per_s)) / service_rate_per_s
 }
 
 /// The shortest time that means so many messages at this rate; the number itself where none is exact.
