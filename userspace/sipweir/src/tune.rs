@@ -101,6 +101,9 @@ pub fn main(args: &Args) -> ExitCode {
         Ok(server) => server,
         Err(error) => return cli::environment(Err(error)),
     };
+    if let Err(error) = settings::check_name(&server.name) {
+        return cli::fail(cli::USAGE, &ModelError::from(error));
+    }
     let tuning = match args.tuning(server.rate_per_s) {
         Ok(tuning) => tuning,
         Err(error) => return cli::fail(cli::USAGE, &error),

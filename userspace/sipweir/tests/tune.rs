@@ -309,6 +309,14 @@ fn wrong_options_are_named_with_their_range() {
     }
 }
 
+#[test]
+fn a_name_that_no_service_can_have_is_a_wrong_option() {
+    let output = sipweir(&["tune", "--service-rate", "1000", "--peak-load", "3", "--name", "a\nb"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("sipweir: --name \"a\\nb\" must be the name of a service"), "{said}");
+}
+
 /// An instance that has measured these rates, with so many messages each.
 fn instance(services: &[(&str, f64, u64)]) -> String {
     let services = services.iter().map(|(name, service_rate_per_s, served)| {

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use ::model::parameter::ParameterError;
 use ::model::tune::{Recommendation, Tuning};
 use anyhow::Context;
 use overload::{CreditConfig, Threshold};
@@ -28,7 +29,7 @@ impl Settings {
     /// Writes the lines, and reads them as `sipweir check` does.
     ///
     /// # Errors
-    /// When the configuration does not take them: a name that is no name of a service, or more places than there may be frames.
+    /// When the configuration does not take them: more places than there may be frames.
     pub(super) fn new(name: &str, tuning: &Tuning, chosen: &Recommendation) -> anyhow::Result<Self> {
         let demand = tuning.demand();
         let (service_rate_per_s, wait_s) = (demand.service_rate_per_s, demand.max_wait_s);
@@ -101,8 +102,35 @@ fn span(time_s: f64) -> Span {
     Span::from_nanos(((time_s * 1e9) as u64 / step_ns).max(1) * step_ns)
 }
 
+/// Whether a service can be called this.
+///
+/// # Errors
+/// When a configuration does not take it.
+pub(super) fn check_name(name: &str) -> Result<(), ParameterError> {
+    let found = Settings::read(&format!("[service.{}]\n", toml_key(name)));
+    if found.is_ok_and(|config| config.service.contains_key(name)) {
+        return Ok(());
+    }
+    let range = "the name of a service as a key of TOML has it: one line of text";
+    Err(ParameterError { name: "name", value: format!("{name:?}"), range: range.into() })
+}
+
 /// A name as a key of TOML.
 fn toml_key(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !name.is_empty() && name.chars().all(bare) { name.into() } else { format!("{name:?}") }
+    if !name.is_empty() && name.chars().all(bare) { name.into() } else { toml::Value::from(name).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_name, toml_key};
+
+    #[test]
+    fn a_name_is_quoted_as_toml_quotes_or_refused() {
+        for name in ["main", "trunk-1", "a b", "a.b", "\"", "\u{1b}", "ä", ""] {
+            assert_eq!(check_name(name), Ok(()), "{name:?} as {}", toml_key(name));
+        }
+        assert_eq!(toml_key("trunk-1"), "trunk-1");
+        assert_eq!(check_name("a\nb").map_err(|error| error.name), Err("name"));
+    }
 }
