@@ -59,7 +59,6 @@ pub use verify::{Effort, Verified};
 use crate::mmpp::{Mmpp, Phase};
 use crate::parameter::{self, ParameterError};
 use crate::service::ServiceLaw;
-use crate::simulate::ScenarioError;
 
 /// T1 of RFC 3261: a client that has no answer by then sends again.
 const T1_S: f64 = 0.5;
@@ -153,9 +152,6 @@ pub enum TuneError {
     /// Wishes that cannot be met.
     #[error(transparent)]
     Impossible(#[from] Impossible),
-    /// What was chosen cannot be simulated.
-    #[error(transparent)]
-    Simulation(#[from] ScenarioError),
 }
 
 impl Demand {
@@ -249,6 +245,11 @@ impl Demand {
             }
         }
         let phases = self.phases()?;
+        let outside_s = |phase: &&Phase| !SOJOURNS_S.contains(&phase.sojourn_s);
+        if let Some(phase) = phases.phases().iter().find(outside_s) {
+            let range = format!("between {} and {} seconds", SOJOURNS_S.start(), SOJOURNS_S.end());
+            return Err(ParameterError::new("mmpp", format_args!("sojourn {}", phase.sojourn_s), range));
+        }
         let count = phases.phases().len();
         let in_turn = |(k, phase): (usize, &Phase)| count == 1 || phase.next[(k + 1) % count] == 1.0;
         if !phases.phases().iter().enumerate().all(in_turn) {

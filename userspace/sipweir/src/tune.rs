@@ -111,7 +111,6 @@ pub fn main(args: &Args) -> ExitCode {
     match tuning.recommend(args.effort()) {
         Ok(settled) => cli::environment(args.answer(&server, &tuning, &settled)),
         Err(TuneError::Parameter(error)) => cli::fail(cli::USAGE, &ModelError::from(error)),
-        Err(TuneError::Simulation(error)) => cli::fail(cli::USAGE, &error),
         Err(TuneError::Impossible(impossible)) => {
             if args.json
                 && let Err(error) = cli::print_json(&answer::impossible(&impossible))

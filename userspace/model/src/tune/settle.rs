@@ -27,7 +27,7 @@ impl Tuning {
     /// The settings to take, simulated. The same effort gives the same settings, on any number of threads.
     ///
     /// # Errors
-    /// As [`Tuning::solve`], and what the simulation finds wrong.
+    /// As [`Tuning::solve`] and [`Tuning::verify`].
     pub fn recommend(&self, effort: Effort) -> Result<Settled, TuneError> {
         let mut asked = self.clone();
         let mut chosen = self.solve()?;

@@ -197,6 +197,9 @@ fn parameters_outside_their_range_are_named() {
     let phases = Peak::Phases("3000:1:0:.5:.5\n2000:1:1:0:0\n100:1:1:0:0".parse().unwrap());
     let error = Tuning::new(Demand { peak: phases, ..demand() }).unwrap_err();
     assert_eq!(error.name, "mmpp");
+    let phases = Peak::Phases("3000:1e-4,500:1".parse().unwrap());
+    let error = Tuning::new(Demand { peak: phases, ..demand() }).unwrap_err().to_string();
+    assert_eq!(error, "mmpp sojourn 0.0001 must be between 0.001 and 1000000 seconds");
     let burst = Some(Burst { length_s: 1.0, pause_s: 1.0, base_load: Some(0.5) });
     let error = Tuning::new(Demand { burst, service: ServiceLaw::Deterministic, ..demand() }).unwrap_err();
     assert_eq!(error.to_string(), "service deterministic must be exponential together with bursts");
@@ -208,6 +211,15 @@ fn the_same_effort_gives_the_same_numbers_on_any_number_of_threads() {
     let chosen = tuning.solve().unwrap();
     let of = |threads| tuning.verify(&chosen, Effort { seeds: 4, calls: 40_000, threads }).unwrap();
     assert_eq!(of(1), of(2));
+}
+
+#[test]
+fn more_calls_than_the_memory_holds_are_named() {
+    let tuning = Tuning::new(Demand { service_rate_per_s: 300_000.0, ..demand() }).unwrap();
+    let chosen = tuning.solve().unwrap();
+    let error = tuning.verify(&chosen, Effort { seeds: 2, calls: 1_000_000_000, threads: 1 }).unwrap_err();
+    let said = "calls 1000000000 must be fewer, or spread over more seeds: the simulation keeps about ";
+    assert!(error.to_string().starts_with(said), "{error}");
 }
 
 #[test]

@@ -7,10 +7,9 @@
 use overload::{GateConfig, HystereticConfig, QueueCapacity, Threshold};
 
 use super::{Demand, Recommendation, Tuning};
+use crate::parameter::ParameterError;
 use crate::service::ServiceLaw;
-use crate::simulate::{
-    Estimate, Law, Node, NodeOutcome, Outcome, Phase, Rate, Scenario, ScenarioError, Timers, replicate,
-};
+use crate::simulate::{Estimate, Law, Node, NodeOutcome, Outcome, Phase, Rate, Scenario, Timers, replicate};
 
 /// How much is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +60,14 @@ impl Tuning {
     /// Simulates a recommendation. The same effort gives the same numbers, on any number of threads.
     ///
     /// # Errors
-    /// What the simulation finds wrong with the settings.
-    pub fn verify(&self, chosen: &Recommendation, effort: Effort) -> Result<Verified, ScenarioError> {
-        let outcomes =
-            replicate(&scenario(&self.demand, chosen, effort), effort.seeds, effort.threads, || {})?;
+    /// When a replication of so many calls would not fit into the memory, or take days.
+    pub fn verify(&self, chosen: &Recommendation, effort: Effort) -> Result<Verified, ParameterError> {
+        let scenario = scenario(&self.demand, chosen, effort);
+        let outcomes = replicate(&scenario, effort.seeds, effort.threads, || {}).map_err(|error| {
+            let what: Vec<_> = error.problems.iter().map(|problem| problem.message.as_str()).collect();
+            let range = format!("fewer, or spread over more seeds: the simulation {}", what.join(", and "));
+            ParameterError::new("calls", effort.calls, range)
+        })?;
         Ok(Verified::of(&outcomes, self.demand.service_rate_per_s))
     }
 }
