@@ -24,7 +24,8 @@
 //! # The choice
 //!
 //! 0. Refusals must not take more than half of the server at the peak: c λ ≤ μ/2.
-//! 1. B is the largest number of services that take at most W on average, even while refusals take most: W (μ − c λ).
+//! 1. B is the largest number of services that take at most W on average, even while refusals take most: W (μ − c λ). A model
+//!    that takes too long for so many cuts it.
 //! 2. H is at most the largest number of services that take at most W with probability 99 %. Who is admitted while overload
 //!    begins is then served in time, and `max_wait` = W refuses hardly anybody late.
 //! 3. q leaves a fifth of the server at the peak to work off the line: q λ = 0.8 μ' with μ' = μ − c (1−q) λ. Where that is too
@@ -131,6 +132,9 @@ pub struct Tuning {
 pub struct Recommendation {
     /// L, H and B.
     pub levels: Levels,
+    /// B as the wait allows it. More than B where the model of bursts, or of another law of service, cannot be asked for so
+    /// long a line.
+    pub buffer_in_time: u32,
     /// q as it is to be set.
     pub admit: f64,
     /// The share that is admitted in overload, those with credentials included.

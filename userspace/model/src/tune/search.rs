@@ -4,13 +4,16 @@
 //! at all is decided at L = 1 by the lowest H whose cycle is long enough, and each choice is found by halving.
 
 use super::predict::Model;
-use super::wait::in_time;
-use super::{CALM_S, Demand, Recommendation};
+use super::{CALM_S, Demand, Recommendation, wait};
 use crate::parameter::{self, BUFFER_MAX, ParameterError};
 use crate::service::ServiceLaw;
 
 /// The embedded chain of other laws takes too long for longer lines: a search asks it thousands of times.
 const LAW_BUFFER_MAX: u32 = 400;
+/// Places times the cube of the number of phases: what the chain of bursts takes too long beyond.
+const BURST_STEPS_MAX: usize = 20_000;
+/// A line for bursts is not cut to less, however many phases there are.
+const BURST_BUFFER_MIN: usize = 100;
 /// The part of the server that refusals may take at the peak. Beyond, what waits behind refusals that come one by one is not
 /// what the model says, and most callers are refused in any case.
 pub(super) const REFUSING_MAX: f64 = 0.5;
@@ -20,10 +23,12 @@ const BUFFER_MIN: u32 = 3;
 /// The settings for a checked demand; none if its wishes are impossible.
 pub(super) fn choose(demand: &Demand) -> Result<Option<Recommendation>, ParameterError> {
     let Some(choice) = find(demand)? else { return Ok(None) };
-    let Choice { low, high, buffer, admit, share, min_cycle_s } = choice;
+    let Choice { line, low, high, admit, share, min_cycle_s } = choice;
+    let buffer = line.buffer;
     let model = Model::new(demand, buffer, share).predict(low, high)?;
     Ok(Some(Recommendation {
         levels: parameter::levels(low, high, buffer)?,
+        buffer_in_time: line.in_time,
         admit,
         share,
         min_cycle_s,
@@ -37,9 +42,9 @@ pub(super) fn is_possible(demand: &Demand) -> Result<bool, ParameterError> {
     if demand.check().is_err() {
         return Ok(false);
     }
-    let Some((buffer, high_max)) = line(demand) else { return Ok(false) };
+    let Some(line) = line(demand)? else { return Ok(false) };
     for (_, share) in demand.shares() {
-        let search = Search { model: Model::new(demand, buffer, share), demand, high_max };
+        let search = Search::new(demand, line, share);
         match search.lowest_high()? {
             Lowest::High(..) => return Ok(true),
             Lowest::TooShort => break,
@@ -50,34 +55,54 @@ pub(super) fn is_possible(demand: &Demand) -> Result<bool, ParameterError> {
 }
 
 struct Choice {
+    line: Line,
     low: u32,
     high: u32,
-    buffer: u32,
     admit: f64,
     share: f64,
     min_cycle_s: f64,
 }
 
-/// B, and the largest H that it lets be served in time.
-fn line(demand: &Demand) -> Option<(u32, u32)> {
+/// How long the waiting line may be.
+#[derive(Clone, Copy)]
+struct Line {
+    /// B.
+    buffer: u32,
+    /// B as W allows it, before it is cut to what the model can solve.
+    in_time: u32,
+    /// The largest H that lets be served in time.
+    high_max: u32,
+}
+
+/// The longest line that the demand's model is asked for.
+fn buffer_max(demand: &Demand) -> Result<u32, ParameterError> {
+    if demand.has_bursts() {
+        let phases = demand.phases()?.phases().len();
+        return Ok((BURST_STEPS_MAX / phases.pow(3)).max(BURST_BUFFER_MIN) as u32);
+    }
+    Ok(if demand.service == ServiceLaw::Exponential { BUFFER_MAX } else { LAW_BUFFER_MAX })
+}
+
+/// The line of a demand; none if it leaves no room for thresholds.
+fn line(demand: &Demand) -> Result<Option<Line>, ParameterError> {
     if demand.slowest_rate_per_s() < (1.0 - REFUSING_MAX) * demand.service_rate_per_s {
-        return None;
+        return Ok(None);
     }
     // In services at the rate that is left while all are refused.
     let services = demand.max_wait_s * demand.slowest_rate_per_s();
-    let buffer_max = if demand.service == ServiceLaw::Exponential { BUFFER_MAX } else { LAW_BUFFER_MAX };
     // A float that is too large saturates.
-    let buffer = ((services + 1e-9) as u32).min(buffer_max);
-    let high_max = in_time(demand.service, services).min(buffer.saturating_sub(1));
-    (buffer >= BUFFER_MIN && high_max >= 2).then_some((buffer, high_max))
+    let in_time = (services + 1e-9) as u32;
+    let buffer = in_time.min(buffer_max(demand)?);
+    let high_max = wait::in_time(demand.service, services).min(buffer.saturating_sub(1));
+    Ok((buffer >= BUFFER_MIN && high_max >= 2).then_some(Line { buffer, in_time, high_max }))
 }
 
 fn find(demand: &Demand) -> Result<Option<Choice>, ParameterError> {
-    let Some((buffer, high_max)) = line(demand) else { return Ok(None) };
+    let Some(line) = line(demand)? else { return Ok(None) };
     for (admit, share) in demand.shares() {
-        let search = Search { model: Model::new(demand, buffer, share), demand, high_max };
+        let search = Search::new(demand, line, share);
         if let Some((low, high, min_cycle_s)) = search.thresholds()? {
-            return Ok(Some(Choice { low, high, buffer, admit, share, min_cycle_s }));
+            return Ok(Some(Choice { line, low, high, admit, share, min_cycle_s }));
         }
     }
     Ok(None)
@@ -100,7 +125,11 @@ struct Search<'a> {
     high_max: u32,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(demand: &'a Demand, line: Line, share: f64) -> Self {
+        Self { model: Model::new(demand, line.buffer, share), demand, high_max: line.high_max }
+    }
+
     fn keeps_discard(&self, low: u32, high: u32) -> Result<bool, ParameterError> {
         Ok(self.model.p_discard(low, high)? <= self.demand.max_discard)
     }

@@ -96,6 +96,13 @@ fn slow_and_fast_servers_are_tuned_and_the_slowest_told_why_not() {
         let found = solve(&wish).unwrap();
         assert!(f64::from(found.levels.buffer()) <= max_wait_s * service_rate_per_s, "{found:?}");
     }
+    for (service_rate_per_s, longest) in [(20.0, 8), (100_000.0, 2500)] {
+        let burst = Some(Burst { length_s: 1.0, pause_s: 1.0, base_load: Some(0.5) });
+        let wish = Demand { service_rate_per_s, max_wait_s: 0.4, burst, ..demand() };
+        let found = solve(&wish).unwrap();
+        assert_eq!(found.levels.buffer(), longest, "{found:?}");
+        assert_eq!(f64::from(found.buffer_in_time), 0.4 * service_rate_per_s);
+    }
     let wish = Demand { service_rate_per_s: 10.0, max_wait_s: 0.4, ..demand() };
     let Err(TuneError::Impossible(error)) = solve(&wish) else { panic!("10 a second are possible") };
     assert_eq!((error.unmet[0].limit, error.together), (Limit::ServiceRate, false), "{error}");

@@ -129,6 +129,13 @@ impl Answer {
                 time(chosen.min_cycle_s)
             ));
         }
+        if buffer < chosen.buffer_in_time {
+            remarks.push(format!(
+                "buffer is {buffer} messages and not {}, which the wait allows: for bursts, and for other laws of service than \
+                 exponential, the model is not asked for longer lines",
+                chosen.buffer_in_time
+            ));
+        }
         let at_server_s = demand.max_wait_s - settings.max_wait_s;
         remarks.push(format!(
             "max_wait leaves {} of the wait for what stands in the server's own sockets",
