@@ -54,7 +54,7 @@ pub use compare::{Quantity, Unit};
 pub use cost::Cost;
 pub use nearest::{Impossible, Limit, Unmet};
 pub use predict::Prediction;
-pub use settle::Settled;
+pub use settle::{ROUNDS, Settled};
 pub use verify::{Effort, Verified};
 
 use crate::mmpp::{Mmpp, Phase};

@@ -30,7 +30,7 @@ pub struct Quantity {
     pub limit: Option<f64>,
     /// By the model; none where it does not know.
     pub computed: Option<f64>,
-    /// By simulation; none where nothing was seen, or nothing simulated.
+    /// By simulation; none where nothing was seen.
     pub simulated: Option<Estimate>,
     /// Whether the two contradict each other.
     pub differs: bool,
@@ -44,15 +44,14 @@ const FEW: f64 = 100.0;
 impl Tuning {
     /// All numbers of a recommendation.
     #[must_use]
-    pub fn quantities(&self, chosen: &Recommendation, verified: Option<&Verified>) -> Vec<Quantity> {
+    pub fn quantities(&self, chosen: &Recommendation, verified: &Verified) -> Vec<Quantity> {
         let model = &chosen.model;
         let (_, high, buffer) = chosen.levels.as_tuple();
-        let seconds = verified.map_or(0.0, |verified| verified.seconds);
+        let seconds = verified.seconds;
         let cycles = seconds / model.cycle_s;
         let discard_s = f64::from(buffer - high) / self.demand.slowest_rate_per_s();
         let discards = seconds * model.states[2] / discard_s;
         let wished = self.demand.min_cycle_s;
-        let of = |simulated: fn(&Verified) -> Option<Estimate>| verified.and_then(simulated);
         let quantity = |name, unit, meaning, computed, simulated, events: f64| Quantity {
             name,
             unit,
@@ -83,24 +82,24 @@ impl Tuning {
                 "reject_probability",
                 "share of originals that is refused",
                 model.rejected,
-                of(|v| v.rejected),
+                verified.rejected,
                 cycles,
             ),
             share(
                 "p_overload",
                 "share of time in which the share q is admitted",
                 model.states[1],
-                of(|v| v.states[1]),
+                verified.states[1],
                 cycles,
             ),
             Quantity {
                 limit: Some(self.demand.max_discard),
-                misses: of(|v| v.states[2]).is_some_and(|seen| misses_most(&seen, self.demand.max_discard)),
+                misses: verified.states[2].is_some_and(|seen| misses_most(&seen, self.demand.max_discard)),
                 ..share(
                     "p_discard",
                     "share of time in which none is admitted",
                     model.states[2],
-                    of(|v| v.states[2]),
+                    verified.states[2],
                     discards,
                 )
             },
@@ -108,33 +107,33 @@ impl Tuning {
                 "mean_wait",
                 "until service begins, of those admitted, mean",
                 Some(model.mean_wait_s),
-                of(|v| v.mean_wait_s),
+                verified.mean_wait_s,
                 cycles,
             ),
             time(
                 "answer_p99",
                 "waiting and service, exceeded by one in a hundred",
                 model.answer_p99_s,
-                of(|v| v.answer_p99_s),
+                verified.answer_p99_s,
                 cycles,
             ),
             time(
                 "return_time",
                 "from entering overload until normal, mean",
                 Some(model.return_time_s),
-                of(|v| v.return_time_s),
+                verified.return_time_s,
                 cycles,
             ),
             Quantity {
                 limit: wished,
                 misses: wished
-                    .zip(of(|v| v.cycle_s))
+                    .zip(verified.cycle_s)
                     .is_some_and(|(least_s, seen)| misses_least(&seen, least_s)),
                 ..time(
                     "cycle_time",
                     "from one entry into overload to the next, mean",
                     Some(model.cycle_s),
-                    of(|v| v.cycle_s),
+                    verified.cycle_s,
                     cycles,
                 )
             },

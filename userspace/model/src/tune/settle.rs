@@ -4,11 +4,11 @@
 //! for as much more as the simulation saw too little, until both keep the limit or the model can give no more.
 
 use super::verify::{Effort, Verified};
-use super::{Recommendation, TuneError, Tuning};
+use super::{Impossible, Recommendation, TuneError, Tuning};
 use crate::simulate::Estimate;
 
-/// Each round is a search and a simulation; the second most often ends it.
-const ROUNDS: u32 = 4;
+/// How often the model is asked for more. Each round is a search and a simulation; the second most often ends it.
+pub const ROUNDS: u32 = 4;
 /// What is asked for beyond what was missed, as a part of it, so that the next round is not as likely to miss again.
 const BEYOND: f64 = 0.05;
 
@@ -19,8 +19,9 @@ pub struct Settled {
     pub chosen: Recommendation,
     /// What was seen.
     pub verified: Verified,
-    /// Whether the simulation keeps all limits, as far as its confidence interval tells.
-    pub keeps_limits: bool,
+    /// Why the model could be asked for no more, if that ended the rounds. Where the simulation misses a limit without it, all
+    /// rounds were not enough.
+    pub no_more: Option<Impossible>,
 }
 
 impl Tuning {
@@ -32,17 +33,23 @@ impl Tuning {
         let mut asked = self.clone();
         let mut chosen = self.solve()?;
         let mut verified = self.verify(&chosen, effort)?;
+        let mut no_more = None;
         for _ in 0..ROUNDS {
             if !self.ask_for_more(&mut asked, &verified) {
-                return Ok(Settled { chosen, verified, keeps_limits: true });
+                break;
             }
-            // The wishes are possible; only more than them is not.
-            let Ok(stricter) = asked.solve() else { break };
-            chosen = stricter;
+            match asked.solve() {
+                Ok(stricter) => chosen = stricter,
+                // The wishes are possible; only more than them is not.
+                Err(TuneError::Impossible(why)) => {
+                    no_more = Some(why);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
             verified = self.verify(&chosen, effort)?;
         }
-        let keeps_limits = !self.ask_for_more(&mut asked, &verified);
-        Ok(Settled { chosen, verified, keeps_limits })
+        Ok(Settled { chosen, verified, no_more })
     }
 
     /// Makes the limits stricter that were missed; false if none was.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ::model::simulate::Estimate;
-use ::model::tune::{Impossible, Quantity, Settled, Tuning, Unit};
+use ::model::tune::{Impossible, Quantity, ROUNDS, Settled, Tuning, Unit};
 use overload::Threshold;
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ pub(super) fn impossible(impossible: &Impossible) -> ImpossibleJson {
 impl Answer {
     pub(super) fn new(
         tuning: &Tuning,
-        Settled { chosen, verified, .. }: &Settled,
+        Settled { chosen, verified, no_more }: &Settled,
         settings: Settings,
         note: Option<String>,
     ) -> Self {
@@ -111,7 +111,7 @@ impl Answer {
             max_discard: demand.max_discard,
             min_cycle: demand.min_cycle_s.unwrap_or(chosen.min_cycle_s),
         };
-        let quantities = tuning.quantities(chosen, Some(verified));
+        let quantities = tuning.quantities(chosen, verified);
         let mut remarks = Vec::from_iter(note);
         let at_peak_per_s = chosen.peak_service_rate_per_s;
         if given.peak_rate > at_peak_per_s {
@@ -141,11 +141,13 @@ impl Answer {
             "max_wait leaves {} of the wait for what stands in the server's own sockets",
             time(at_server_s)
         ));
+        let end = if no_more.is_some() {
+            "the model can give no more".to_owned()
+        } else {
+            format!("asking the model {ROUNDS} times for more was not enough")
+        };
         remarks.extend(quantities.iter().filter(|quantity| quantity.misses).map(|quantity| {
-            format!(
-                "the simulation misses the limit on {}, and the model can give no more: wish for less",
-                quantity.name
-            )
+            format!("the simulation misses the limit on {}, and {end}: wish for less", quantity.name)
         }));
         let differing: Vec<_> =
             quantities.iter().filter(|quantity| quantity.differs).map(|quantity| quantity.name).collect();
