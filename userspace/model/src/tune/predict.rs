@@ -25,7 +25,7 @@ pub struct Prediction {
     pub rejected: f64,
     /// Mean wait of what is admitted, in seconds.
     pub mean_wait_s: f64,
-    /// Waiting and service of what is admitted, exceeded by one in a hundred; known for a peak that lasts.
+    /// Waiting and service of what is admitted, exceeded by one in a hundred, in seconds; known where the closed form holds.
     pub answer_p99_s: Option<f64>,
     /// E\[R\] in seconds.
     pub return_time_s: f64,
@@ -98,7 +98,8 @@ impl<'a> Model<'a> {
         let waiting = |(gate, n, log): &(GateState, u32, f64)| {
             f64::from(n.saturating_sub(1)) * probability(*gate, *log)
         };
-        // Who is admitted with n in the system has n services before its own, which is one more.
+        // Poisson arrivals see the states as they are in time (PASTA). Who is admitted with n in the system is answered after
+        // n + 1 services, of which the law is that of exponential ones at the mean rate of the peak.
         let admitted = [1.0, self.share, 0.0];
         let sums: Vec<_> = weights
             .iter()
@@ -109,7 +110,7 @@ impl<'a> Model<'a> {
             states,
             rejected,
             mean_wait_s: sum(weights.iter().map(waiting)) / admitted_per_s,
-            answer_p99_s: Some(p99(&sums, self.demand.service) / service_rate_per_s),
+            answer_p99_s: Some(p99(&sums) / service_rate_per_s),
             return_time_s: log_sum_exp(&logs[1..]).exp(),
             cycle_s: cycle.exp(),
         })

@@ -181,7 +181,7 @@ fn the_live_gate_returns_as_the_law_says_for_any_service() {
     };
     let levels = (6, 11, 18);
     for (rho, share) in [(1.2, 0.5), (2.0, 0.6)] {
-        for (service, mut returns) in [
+        for (service, returns) in [
             (ServiceLaw::Deterministic, played(levels, rho, share, |_| 1.0, RETURNS)),
             (ServiceLaw::Gamma(0.3), played(levels, rho, share, gamma(0.3), RETURNS)),
             (ServiceLaw::Gamma(3.0), played(levels, rho, share, gamma(3.0), RETURNS)),
@@ -198,7 +198,6 @@ fn the_live_gate_returns_as_the_law_says_for_any_service() {
                 let error = 5.0 * (p * (1.0 - p) / RETURNS as f64).sqrt();
                 assert!((below - p).abs() < error, "{what}: {below} below the quantile of {p}");
             }
-            returns.clear();
         }
     }
 }
