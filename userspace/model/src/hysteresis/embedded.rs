@@ -59,12 +59,15 @@ impl Hysteresis {
     /// # Errors
     /// When λ/μ is above 500, or when one service may see more arrivals than there is memory for.
     pub fn solve_with_service(&self, law: ServiceLaw) -> Result<Equilibrium, ParameterError> {
-        let [all, accepted] = self.arrivals_in_service(law)?;
-        let normal = Normal::solve(self, &all);
-        let change = Change::solve(self, &all, &normal);
+        let counts = self.arrivals_in_service(law)?;
+        Ok(self.equilibrium_of(&Normal::solve(self, &counts[0]), &counts))
+    }
+
+    fn equilibrium_of(&self, normal: &Normal, [all, accepted]: &[ArrivalCounts; 2]) -> Equilibrium {
+        let change = Change::solve(self, all, normal);
         let mut weights = normal.weights(change.log_flow);
-        weights.extend(overload(self, &accepted, &change));
-        Ok(self.equilibrium(weights))
+        weights.extend(overload(self, accepted, &change));
+        self.equilibrium(weights)
     }
 
     /// The laws of A and A'.

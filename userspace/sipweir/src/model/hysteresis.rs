@@ -80,8 +80,8 @@ impl Args {
         Ok(match law {
             ServiceLaw::Exponential => HysteresisAnswer::new(&model.solve(), Some(model.return_time())),
             law => {
-                let returns = model.return_time_with_service(law)?;
-                HysteresisAnswer::new(&model.solve_with_service(law)?, Some(returns))
+                let (equilibrium, returns) = model.solve_with_return_time(law)?;
+                HysteresisAnswer::new(&equilibrium, Some(returns))
             }
         })
     }

@@ -15,7 +15,7 @@ use num_complex::Complex64;
 use super::passage::{Bounds, Number, Services, passages};
 use super::residual::{Residual, told_apart};
 use super::{Begun, Normal, fixed};
-use crate::hysteresis::{Hysteresis, ReturnTime};
+use crate::hysteresis::{Equilibrium, Hysteresis, ReturnTime};
 use crate::inversion::Law;
 use crate::jet::Jet;
 use crate::parameter::ParameterError;
@@ -29,18 +29,32 @@ const LOAD_MIN: f64 = 1e-140;
 const QUANTILE_MIN: f64 = 1e-9;
 
 impl Hysteresis {
-    /// The law of R for a service law with mean 1/μ; quantiles that would take more than some seconds are not a number.
+    /// Solves the model for a service law with mean 1/μ, with the law of R; quantiles that would take more than some seconds
+    /// are not a number.
     ///
     /// # Errors
     /// As `solve_with_service`.
-    pub fn return_time_with_service(&self, law: ServiceLaw) -> Result<ReturnTime, ParameterError> {
-        let [all, accepted] = self.arrivals_in_service(law)?;
-        let mean = self.solve_with_service(law)?.return_time_s * self.service_rate_per_s;
-        let begun = Begun::new(self.levels.high() as usize, &all, &Normal::solve(self, &all));
-        let residual = Residual::new(self, law, [&all, &accepted], begun);
-        let passage = Passage { model: self, law, accepted: &accepted, residual: &residual };
-        let [mean_s, sd_s, p50_s, p99_s] = passage.law(mean).map(|time| time / self.service_rate_per_s);
-        Ok(ReturnTime { mean_s, sd_s, p50_s, p99_s })
+    pub fn solve_with_return_time(
+        &self,
+        law: ServiceLaw,
+    ) -> Result<(Equilibrium, ReturnTime), ParameterError> {
+        let counts = self.arrivals_in_service(law)?;
+        let normal = Normal::solve(self, &counts[0]);
+        let equilibrium = self.equilibrium_of(&normal, &counts);
+        let mean = equilibrium.return_time_s * self.service_rate_per_s;
+        let [mean_s, sd_s, p50_s, p99_s] =
+            self.passage(law, &counts, &normal).law(mean).map(|time| time / self.service_rate_per_s);
+        Ok((equilibrium, ReturnTime { mean_s, sd_s, p50_s, p99_s }))
+    }
+
+    fn passage<'a>(
+        &'a self,
+        law: ServiceLaw,
+        [all, accepted]: &'a [ArrivalCounts; 2],
+        normal: &Normal,
+    ) -> Passage<'a> {
+        let begun = Begun::new(self.levels.high() as usize, all, normal);
+        Passage { model: self, law, accepted, residual: Residual::new(self, law, [all, accepted], begun) }
     }
 }
 
@@ -48,11 +62,8 @@ impl Hysteresis {
 impl Hysteresis {
     /// E\[R\] in services by the series alone.
     fn mean_by_series(&self, law: ServiceLaw) -> f64 {
-        let [all, accepted] = self.arrivals_in_service(law).unwrap();
-        let begun = Begun::new(self.levels.high() as usize, &all, &Normal::solve(self, &all));
-        let residual = Residual::new(self, law, [&all, &accepted], begun);
-        let passage = Passage { model: self, law, accepted: &accepted, residual: &residual };
-        -passage.series(1.0).0[1]
+        let counts = self.arrivals_in_service(law).unwrap();
+        -self.passage(law, &counts, &Normal::solve(self, &counts[0])).series(1.0).0[1]
     }
 }
 
@@ -61,7 +72,7 @@ struct Passage<'a> {
     model: &'a Hysteresis,
     law: ServiceLaw,
     accepted: &'a ArrivalCounts,
-    residual: &'a Residual<'a>,
+    residual: Residual<'a>,
 }
 
 impl Passage<'_> {
@@ -79,7 +90,7 @@ impl Passage<'_> {
         let sd = mean * self.relative_variance(mean).max(0.0).sqrt();
         if self.law == ServiceLaw::Deterministic {
             let longest = 20.0_f64.mul_add(sd, mean) + 2.0;
-            let counted = fixed::quantiles(bounds, self.accepted, self.residual, [0.5, 0.99], longest);
+            let counted = fixed::quantiles(bounds, self.accepted, &self.residual, [0.5, 0.99], longest);
             if let Some([median, p99]) = counted {
                 return [mean, sd, median, p99];
             }

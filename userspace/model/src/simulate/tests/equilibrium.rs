@@ -72,8 +72,7 @@ fn uneven_services_have_the_values_of_the_embedded_chain() {
         (Law::Deterministic, 0.0, ServiceLaw::Deterministic),
     ] {
         let model = Hysteresis::new(levels, 1300.0, 1000.0, 0.5).unwrap();
-        let expected = model.solve_with_service(same).unwrap();
-        let returns = model.return_time_with_service(same).unwrap();
+        let (expected, returns) = model.solve_with_return_time(same).unwrap();
         let mut node = server("1000", hysteretic(20, 30, 45, 0.5), 45);
         node.law = law;
         let runs = outcomes(&once("1300", node, 220), 8);

@@ -17,7 +17,7 @@ fn model((low, high, buffer): (u32, u32, u32), rho: f64, share: f64) -> Hysteres
 }
 
 fn law(levels: (u32, u32, u32), rho: f64, share: f64, law: ServiceLaw) -> ReturnTime {
-    model(levels, rho, share).return_time_with_service(law).unwrap()
+    model(levels, rho, share).solve_with_return_time(law).unwrap().1
 }
 
 fn relative(found: f64, reference: f64) -> f64 {
@@ -83,7 +83,7 @@ fn far_beyond_saturation_every_law_is_nearly_exponential_and_then_infinite() {
         assert!(found.mean_s > 1e6 && relative(found.sd_s, found.mean_s) < 1e-3, "{service} {found:?}");
         assert!(relative(found.p50_s / found.mean_s, 2_f64.ln()) < 1e-3, "{service} {found:?}");
         assert!(relative(found.p99_s / found.mean_s, 100_f64.ln()) < 1e-3, "{service} {found:?}");
-        let beyond = model((1, 900, 1_000), 100.0, 1.0).return_time_with_service(service).unwrap();
+        let beyond = model((1, 900, 1_000), 100.0, 1.0).solve_with_return_time(service).unwrap().1;
         assert_eq!(beyond.p99_s, f64::INFINITY, "{service} {beyond:?}");
     }
 }
