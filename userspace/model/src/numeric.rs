@@ -1,4 +1,5 @@
-//! Sums of many positive numbers of any magnitude, and sequences that leave the range of a float on their way.
+//! Sums of many positive numbers of any magnitude, sequences that leave the range of a float on their way, halving and
+//! rounding.
 
 /// A sum that is exact to the last digit or two however many terms there are (Neumaier, ZAMM 54, 1974).
 pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
@@ -19,6 +20,48 @@ pub(crate) fn log_sum_exp(logs: &[f64]) -> f64 {
         return largest;
     }
     largest + sum(logs.iter().map(|log| (log - largest).exp())).ln()
+}
+
+/// The last number of a range for which something holds that holds up to there, by halving.
+pub(crate) fn last<E>(
+    from: u32,
+    to: u32,
+    mut holds: impl FnMut(u32) -> Result<bool, E>,
+) -> Result<Option<u32>, E> {
+    // Most often all of the range will do, or nothing.
+    if from > to || !holds(from)? {
+        return Ok(None);
+    }
+    if holds(to)? {
+        return Ok(Some(to));
+    }
+    let (mut found, mut beyond) = (from, to);
+    while found + 1 < beyond {
+        let middle = found.midpoint(beyond);
+        if holds(middle)? { found = middle } else { beyond = middle }
+    }
+    Ok(Some(found))
+}
+
+/// Rounded up to so many digits.
+pub(crate) fn up(value: f64, digits: i32) -> f64 {
+    rounded(value, digits, f64::ceil)
+}
+
+/// Rounded down to so many digits.
+pub(crate) fn down(value: f64, digits: i32) -> f64 {
+    rounded(value, digits, f64::floor)
+}
+
+fn rounded(value: f64, digits: i32, round: fn(f64) -> f64) -> f64 {
+    // 0 has no first digit.
+    if value <= 0.0 {
+        return value;
+    }
+    let behind = digits - 1 - value.log10().floor() as i32;
+    // By its text: the nearest float of the digits, not a product that is next to it.
+    let text = format!("{}e{}", round(value * 10_f64.powi(behind)), -behind);
+    text.parse().unwrap_or(value)
 }
 
 /// Positive numbers, each made from those before it, of which the next may be e^100 times the last.
@@ -87,13 +130,36 @@ impl LogSequence {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogSequence, log_sum_exp, sum};
+    use std::convert::Infallible;
+
+    use super::{LogSequence, down, last, log_sum_exp, sum, up};
 
     #[test]
     fn small_terms_are_not_lost_beside_large_ones() {
         assert_eq!(sum([1.0, 1e100, 1.0, -1e100]), 2.0);
         assert!((sum(std::iter::repeat_n(0.1, 1_000_000)) - 1e5).abs() < 1e-10);
         assert_eq!(sum([f64::INFINITY, 1.0]), f64::INFINITY);
+    }
+
+    #[test]
+    fn the_last_that_holds_is_found_wherever_it_lies() {
+        for end in 0..12 {
+            let Ok(found) = last::<Infallible>(2, 9, |number| Ok(number < end));
+            assert_eq!(found, (3..=10).contains(&end).then(|| end - 1).or((end > 10).then_some(9)), "{end}");
+        }
+        let Ok(none) = last::<Infallible>(3, 2, |_| Ok(true));
+        assert_eq!(none, None);
+        assert_eq!(last(0, 5, |number| if number < 5 { Ok(true) } else { Err(number) }), Err(5));
+    }
+
+    #[test]
+    fn rounding_keeps_its_digits_and_its_side() {
+        let given = [0.266_66, 0.8, 0.009_99, 0.09, 0.0];
+        assert_eq!(given.map(|value| down(value, 2)), [0.26, 0.8, 0.0099, 0.09, 0.0]);
+        assert_eq!(given.map(|value| up(value, 2)), [0.27, 0.8, 0.01, 0.09, 0.0]);
+        assert_eq!((up(1.23456e-7, 4), down(1.23456e-7, 4)), (1.235e-7, 1.234e-7));
+        assert_eq!((up(12_345.6, 4), down(12_345.6, 4)), (12_350.0, 12_340.0));
+        assert_eq!((up(0.5, 4), down(0.5, 4)), (0.5, 0.5));
     }
 
     #[test]

@@ -21,8 +21,10 @@
 //!
 //! The optimisation problem: Abaev, Gaidamaka, Samouylov and others, as in `hysteresis.rs`.
 
+use std::convert::Infallible;
+
 use crate::hysteresis::ClosedForm;
-use crate::numeric::log_sum_exp;
+use crate::numeric::{down, last, log_sum_exp, up};
 use crate::parameter::{self, ParameterError};
 
 /// What is given, checked.
@@ -57,7 +59,7 @@ pub enum OutOfReach {
     /// γ1 alone.
     #[error(
         "max-discard {wanted} cannot be met whatever min-cycle is: it must be at least {}, reached with low {} and \
-         high {}; or a longer buffer, or a smaller admit", up(.nearest.p_discard), .nearest.low, .nearest.high
+         high {}; or a longer buffer, or a smaller admit", up(.nearest.p_discard, 4), .nearest.low, .nearest.high
     )]
     Discard {
         /// γ1.
@@ -68,7 +70,7 @@ pub enum OutOfReach {
     /// γ2 alone.
     #[error(
         "min-cycle {wanted} cannot be met whatever max-discard is: it must be at most {}, reached with low {} and \
-         high {}; or a longer buffer", down(.nearest.cycle_s), .nearest.low, .nearest.high
+         high {}; or a longer buffer", down(.nearest.cycle_s, 4), .nearest.low, .nearest.high
     )]
     Cycle {
         /// γ2.
@@ -80,7 +82,7 @@ pub enum OutOfReach {
     #[error(
         "min-cycle {min_cycle_s} cannot be met together with max-discard {max_discard}: with that max-discard min-cycle \
          must be at most {} (low {}, high {}), with that min-cycle max-discard must be at least {} (low {}, high {})",
-        down(.longest.cycle_s), .longest.low, .longest.high, up(.surest.p_discard), .surest.low, .surest.high
+        down(.longest.cycle_s, 4), .longest.low, .longest.high, up(.surest.p_discard, 4), .surest.low, .surest.high
     )]
     Together {
         /// γ1.
@@ -92,22 +94,6 @@ pub enum OutOfReach {
         /// The pair of the lowest P2 that keeps γ2.
         surest: Thresholds,
     },
-}
-
-/// Rounded up to four digits.
-pub(crate) fn up(value: f64) -> f64 {
-    rounded(value, f64::ceil)
-}
-
-/// Rounded down to four digits.
-pub(crate) fn down(value: f64) -> f64 {
-    rounded(value, f64::floor)
-}
-
-fn rounded(value: f64, round: fn(f64) -> f64) -> f64 {
-    let digits = 3 - value.log10().floor() as i32;
-    let text = format!("{}e{}", round(value * 10_f64.powi(digits)), -digits);
-    text.parse().unwrap_or(value)
 }
 
 /// ⟨L,H⟩ and the logarithms of what it does, times in mean services.
@@ -164,17 +150,8 @@ impl ThresholdProblem {
 
     /// The highest L that satisfies both limits with this H.
     fn best_low(&self, form: &ClosedForm, high: u32) -> Option<Candidate> {
-        let mut best = Some(self.candidate(form, 1, high)).filter(|candidate| self.satisfies(candidate))?;
-        let mut beyond = high + 1;
-        while best.low + 1 < beyond {
-            let middle = self.candidate(form, best.low.midpoint(beyond), high);
-            if self.satisfies(&middle) {
-                best = middle;
-            } else {
-                beyond = middle.low;
-            }
-        }
-        Some(best)
+        let Ok(low) = last::<Infallible>(1, high, |low| Ok(self.satisfies(&self.candidate(form, low, high))));
+        low.map(|low| self.candidate(form, low, high))
     }
 
     fn candidate(&self, form: &ClosedForm, low: u32, high: u32) -> Candidate {

@@ -14,11 +14,14 @@
 //! ```
 
 use super::Demand;
+use crate::numeric::down;
 
 /// a, in the order of trial. The first leaves a fifth of the server: a peak a quarter above the expected one still ends.
 const ACCEPTED_LOADS: [f64; 9] = [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0];
 /// A gate that admits more than this in overload hardly differs from none.
 const SHARE_MAX: f64 = 0.9;
+/// Digits of q: rounded down, so that a fifth of the server is left.
+const ADMIT_DIGITS: i32 = 2;
 
 impl Demand {
     /// μ − c λ, services per second while all of the peak are refused; not above 0 if refusals take the whole server.
@@ -50,7 +53,7 @@ impl Demand {
             .iter()
             .map(move |load| {
                 let share = load * left_per_s / (self.peak_rate_per_s() * (1.0 - load * cost));
-                let admit = two_digits(setting(share.min(SHARE_MAX), credentials));
+                let admit = down(setting(share.min(SHARE_MAX), credentials), ADMIT_DIGITS);
                 (admit, admitted(admit, credentials))
             })
             .filter(move |(admit, _)| std::mem::replace(&mut last, *admit) != *admit)
@@ -68,19 +71,9 @@ fn setting(share: f64, credentials: f64) -> f64 {
     if admit <= 0.5 { admit } else { (share - credentials) / (1.0 - credentials) }
 }
 
-/// Two digits, rounded down.
-fn two_digits(share: f64) -> f64 {
-    if share <= 0.0 {
-        return 0.0;
-    }
-    let digits = 1 - share.log10().floor() as i32;
-    let text = format!("{}e{}", (share * 10_f64.powi(digits)).floor(), -digits);
-    text.parse().unwrap_or(share)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{admitted, setting, two_digits};
+    use super::{admitted, setting};
 
     #[test]
     fn a_setting_admits_the_share_that_it_is_for() {
@@ -94,11 +87,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn two_digits_are_kept_and_never_rounded_up() {
-        let given = [0.266_66, 0.8, 0.009_99, 0.09, 0.0];
-        assert_eq!(given.map(two_digits), [0.26, 0.8, 0.0099, 0.09, 0.0]);
     }
 }

@@ -8,8 +8,8 @@ use std::fmt;
 
 use super::search::{REFUSING_MAX, is_possible};
 use super::{Burst, Cost, Demand, LOAD_MIN, Peak, RATE_MAX};
+use crate::numeric::{down, up};
 use crate::parameter::ParameterError;
-use crate::thresholds::{down, up};
 
 /// What may have to give way. The names are those of the options of `sipweir tune`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,9 @@ pub enum Limit {
     ServiceRate,
 }
 
-/// Halving ends when the two sides are as near as this to each other; four digits are shown.
+/// Digits shown of what can be met.
+const DIGITS: i32 = 4;
+/// Halving ends when the two sides are as near as this to each other, which is less than the last of these digits.
 const PRECISION: f64 = 1e-5;
 /// A rate made from a load must not give a lower load again.
 const ROUNDING: f64 = 1.0 + 1e-12;
@@ -209,9 +211,9 @@ impl Limit {
         let rounded = match near {
             near if near <= ZERO => near,
             // No time is shown nearer than to the nanosecond.
-            near if self == Self::ReplyTime => (down(near) * 1e9 + 1e-3).floor() / 1e9,
-            near if self.is_least() => down(near),
-            near => up(near),
+            near if self == Self::ReplyTime => (down(near, DIGITS) * 1e9 + 1e-3).floor() / 1e9,
+            near if self.is_least() => down(near, DIGITS),
+            near => up(near, DIGITS),
         };
         let nearest = if possible(rounded)? { rounded } else { near };
         Ok(Some(Unmet { limit: self, wanted, nearest }))

@@ -5,6 +5,7 @@
 
 use super::predict::Model;
 use super::{CALM_S, Demand, Recommendation, wait};
+use crate::numeric::last;
 use crate::parameter::{self, BUFFER_MAX, ParameterError};
 use crate::service::ServiceLaw;
 
@@ -173,25 +174,4 @@ impl<'a> Search<'a> {
         let low = last(1, calm_low(lowest)?, |low| self.keeps_discard(low, lowest))?;
         Ok(low.map(|low| (low, lowest, min_cycle_s)))
     }
-}
-
-/// The last number of a range for which something holds that holds up to there, by halving.
-fn last(
-    from: u32,
-    to: u32,
-    mut holds: impl FnMut(u32) -> Result<bool, ParameterError>,
-) -> Result<Option<u32>, ParameterError> {
-    // Most often all of the range will do, or nothing.
-    if from > to || !holds(from)? {
-        return Ok(None);
-    }
-    if holds(to)? {
-        return Ok(Some(to));
-    }
-    let (mut found, mut beyond) = (from, to);
-    while found + 1 < beyond {
-        let middle = found.midpoint(beyond);
-        if holds(middle)? { found = middle } else { beyond = middle }
-    }
-    Ok(Some(found))
 }

@@ -4,9 +4,12 @@
 //! that can be tuned for (exponential v = 1, deterministic v = 0). Above a shape of 1000 by the cube root approximation of
 //! Wilson and Hilferty (PNAS 17, 1931), which is then right to four digits and cheap.
 
+use std::convert::Infallible;
+
 use statrs::function::erf::erfc;
 use statrs::function::gamma::gamma_ur;
 
+use crate::numeric::last;
 use crate::service::ServiceLaw;
 
 /// The exact function takes longer the larger the shape.
@@ -36,12 +39,9 @@ pub(super) fn late(n: u32, law: ServiceLaw, services: f64) -> f64 {
 /// The most services that end within so many mean services nearly always.
 pub(super) fn in_time(law: ServiceLaw, services: f64) -> u32 {
     // Never more than twice as many as on average: a float that is too large saturates.
-    let (mut fits, mut beyond) = (0, (2.0 * services) as u32 + 2);
-    while fits + 1 < beyond {
-        let middle = fits.midpoint(beyond);
-        if late(middle, law, services) <= 1.0 - IN_TIME { fits = middle } else { beyond = middle }
-    }
-    fits
+    let most = (2.0 * services) as u32 + 1;
+    let Ok(fits) = last::<Infallible>(0, most, |n| Ok(late(n, law, services) <= 1.0 - IN_TIME));
+    fits.unwrap_or(0)
 }
 
 /// The time in mean services within which a share of 99 % ends, of sums of n exponential services with these weights.
