@@ -55,5 +55,8 @@ pub use replicate::{Estimate, replicate};
 pub(crate) use size::EVENTS_MAX;
 pub use timers::{GIVE_UP_NS, T1_NS, Timers};
 
+/// Nanoseconds in a second, for times that are no whole nanoseconds yet.
+pub(crate) const NANOS_PER_S: f64 = overload::NANOS_PER_S as f64;
+
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 //! Which settings of the gate? From a server, the peak it has to expect and what callers put up with: B, L, H, q and
 //! `max_wait` of a gate ⟨L,H⟩|B.
 //!
-//! Here is what is asked for and what is recommended; `tune/cost.rs` is what a refusal costs, `capacity.rs` says what refusals leave of the server and chooses q, `wait.rs`
-//! turns times into places, `predict.rs` asks the models, `search.rs` chooses L and H, `nearest.rs` answers impossible
-//! wishes, `verify.rs` simulates what was chosen, and
-//! `compare.rs` holds the two beside each other; where the simulation misses a limit, `settle.rs` asks the model for more.
+//! Here is what is asked for and what is recommended; `tune/cost.rs` is what a refusal costs, `capacity.rs` says what refusals
+//! leave of the server and chooses q, `wait.rs` turns times into places, `predict.rs` asks the models, `search.rs` chooses L and
+//! H, `nearest.rs` answers impossible wishes, `verify.rs` simulates what was chosen, and `compare.rs` holds the two beside each
+//! other; where the simulation misses a limit, `settle.rs` asks the model for more.
 //!
 //! # Assumptions
 //!
@@ -60,9 +60,10 @@ pub use verify::{Effort, Verified};
 use crate::mmpp::{Mmpp, Phase};
 use crate::parameter::{self, ParameterError};
 use crate::service::ServiceLaw;
+use crate::simulate::{NANOS_PER_S, T1_NS};
 
 /// T1 of RFC 3261: a client that has no answer by then sends again.
-const T1_S: f64 = 0.5;
+const T1_S: f64 = T1_NS as f64 / NANOS_PER_S;
 /// Loads for which the models' tests hold.
 const LOAD_MIN: f64 = 0.01;
 const LOAD_MAX: f64 = 100.0;

@@ -78,4 +78,4 @@ pub use virtual_queue::{Arrivals, VirtualQueue};
 pub type Nanos = u64;
 
 /// Nanoseconds in a second.
-pub(crate) const NANOS_PER_S: Nanos = 1_000_000_000;
+pub const NANOS_PER_S: Nanos = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! What flows, and which scenarios of the event simulation can be seen as a flow.
 
-use overload::{Discipline, GateConfig, Nanos, Threshold};
+use overload::{Discipline, GateConfig, NANOS_PER_S, Nanos, Threshold};
 
 use super::{SLOT_NS, SLOT_S};
 use crate::parameter::{self, ParameterError};
@@ -32,7 +32,6 @@ pub struct Flow {
     pub duration_ns: Nanos,
 }
 
-const NANOS_PER_S: Nanos = 1_000_000_000;
 /// The longest flow: a slot keeps some 300 bytes for each server.
 const SECONDS_MAX: u64 = 10_000;
 

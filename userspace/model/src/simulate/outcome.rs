@@ -3,10 +3,10 @@
 use hdrhistogram::Histogram;
 use overload::Nanos;
 
+use super::NANOS_PER_S;
+
 /// Delays are kept to 1 % (two digits); finer costs memory and shows nothing that the spread over seeds would not hide.
 const DELAY_DIGITS: u8 = 2;
-
-const NANOS_PER_S: f64 = 1e9;
 
 /// What became of the calls that count: those sent between warm-up and cool-down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

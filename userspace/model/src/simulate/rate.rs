@@ -20,7 +20,8 @@ use overload::Nanos;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
-const NANOS_PER_S: f64 = 1e9;
+use super::NANOS_PER_S;
+
 /// Time is in nanoseconds: what is faster than one each cannot be told apart.
 const RATE_MAX: f64 = 1e9;
 /// Once in thirty years.

@@ -3,12 +3,12 @@
 //! A slip in a plan (a rate of 10^9, a buffer of 2^32, a phase of a nanosecond) must be an answer at once and not a
 //! machine without memory. The estimates are rough and from above.
 
+use super::NANOS_PER_S;
 use super::network::{Node, Problem, Scenario, Source};
 use super::rate::Rate;
 use super::timers::{GIVE_UP_NS, Timers};
+use crate::parameter::BUFFER_MAX;
 
-/// Room of one node's line, originals or copies.
-const ROOM_MAX: u32 = 1_000_000;
 /// Room of all lines together: some 500 MB.
 const ROOM_ALL_MAX: usize = 4_000_000;
 /// Calls that are remembered at once: some 2 GB.
@@ -17,8 +17,6 @@ const CALLS_MAX: f64 = 1e7;
 const SAMPLES_MAX: f64 = 1e5;
 /// Events of a plan with all its replications: days of a core.
 pub(crate) const EVENTS_MAX: f64 = 1e12;
-
-const NANOS_PER_S: f64 = 1e9;
 
 impl Rate {
     /// The highest it ever is, per second.
@@ -89,8 +87,8 @@ impl Scenario {
         let span_s = self.duration_ns as f64 / NANOS_PER_S;
         for node in &self.nodes {
             let room = node.capacity.new.max(node.capacity.copy);
-            if room > ROOM_MAX {
-                let message = format!("has room for {room} messages; give at most {ROOM_MAX}");
+            if room > BUFFER_MAX {
+                let message = format!("has room for {room} messages; give at most {BUFFER_MAX}");
                 add(format!("node.{}.gate", node.name), message);
             }
         }

@@ -9,7 +9,9 @@ use overload::{GateConfig, HystereticConfig, QueueCapacity, Threshold};
 use super::{Demand, Recommendation, Tuning};
 use crate::parameter::ParameterError;
 use crate::service::ServiceLaw;
-use crate::simulate::{Estimate, Law, Node, NodeOutcome, Outcome, Phase, Rate, Scenario, Timers, replicate};
+use crate::simulate::{
+    Estimate, Law, NANOS_PER_S, Node, NodeOutcome, Outcome, Phase, Rate, Scenario, Timers, replicate,
+};
 
 /// How much is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,6 @@ pub struct Verified {
     pub seconds: f64,
 }
 
-const NANOS_PER_S: f64 = 1e9;
 /// Long lines, rare cycles and long phases: a replication has at least so many of each.
 const CYCLES_MIN: f64 = 10.0;
 /// The most that a replication takes to see that many, as a multiple of its share of the calls.
@@ -83,6 +84,7 @@ fn scenario(demand: &Demand, chosen: &Recommendation, effort: Effort) -> Scenari
     let law = match demand.service {
         ServiceLaw::Exponential => Law::Exponential,
         ServiceLaw::Deterministic => Law::Deterministic,
+        // A hyperexponential law is refused by `Demand::check`: the simulation does not draw from it.
         ServiceLaw::Gamma(cv2) | ServiceLaw::Hyperexponential(cv2) => Law::Gamma { cv2 },
     };
     let phases: Vec<Phase> = demand.phases().map_or_else(

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use model::simulate::{Estimate, Law, Node, Outcome, Rate, Scenario, Timers, replicate};
-use overload::{GateConfig, Threshold};
+use model::simulate::{Estimate, Law, Node, Outcome, Rate, Scenario, T1_NS, Timers, replicate};
+use overload::{GateConfig, NANOS_PER_S, Threshold};
 
 use super::comparison::{Case, Quantity, Value};
 use super::live::{Found, Setup};
@@ -20,10 +20,9 @@ const SLOW_PER_S: f64 = 100.0;
 const SERVICE_PER_S: f64 = 1000.0;
 const SLOW_S: u32 = 30;
 const DURATION_S: u32 = 300;
-const T1_S: f64 = 0.5;
+const T1_S: f64 = T1_NS as f64 / NANOS_PER_S as f64;
 /// Simulations of the same with other seeds.
 const SEEDS: usize = 10;
-const NANOS_PER_S: u64 = 1_000_000_000;
 /// Frames beside those that wait.
 const FRAMES_BESIDE_BUFFER: u32 = 8192;
 
@@ -51,7 +50,7 @@ impl Policy {
     /// The run on the wire.
     pub(super) fn setup(self, seed: u64) -> Setup {
         let speed = f64::from(SPEED);
-        let t1_ns = (T1_S / speed * NANOS_PER_S as f64) as u64;
+        let t1_ns = (T1_NS as f64 / speed) as u64;
         let duration = Duration::from_secs(u64::from(DURATION_S / SPEED));
         let caller = bench::CallerConfig {
             t1_ns,

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use ::model::fluid::{Flow, FluidOutcome, solve};
+use ::model::fluid::{Flow, FluidOutcome, SLOT_NS, solve};
 use ::model::plan::Plan;
 use clap::ValueEnum;
+use overload::NANOS_PER_S;
 use serde::Serialize;
 
 use super::table::Table;
@@ -12,8 +13,8 @@ use super::{Answer, ModelError};
 
 /// Points of the series at most, without the first.
 const POINTS: usize = 1000;
-/// Slots of the fluid model in a second.
-const SLOTS_PER_S: usize = 100;
+/// Slots of the fluid model in a second: the series has no more points than one a second.
+const SLOTS_PER_S: usize = (NANOS_PER_S / SLOT_NS) as usize;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
@@ -80,8 +81,8 @@ impl Args {
         })?;
         let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
         let run = plan.runs.first().ok_or_else(|| wrong("has no run".to_owned()))?;
-        let of_network = |key: &str| key.starts_with("source.") || key.starts_with("node.");
-        if let Some((key, _)) = run.parameters.iter().find(|(key, _)| of_network(key)) {
+        let is_taken = |key: &str| key.starts_with("source.") || key.starts_with("node.");
+        if let Some((key, _)) = run.parameters.iter().find(|(key, _)| is_taken(key)) {
             return Err(wrong(format!("{key} has several values; give one")));
         }
         Flow::of_network(&run.scenario).map_err(|error| wrong(error.to_string()))
