@@ -177,7 +177,7 @@ impl Hysteresis {
 
 impl Equilibrium {
     /// With E\[N\] and, by Little's law, W_q.
-    fn new(
+    pub(crate) fn new(
         states: [f64; 3],
         [return_time_s, cycle_s]: [f64; 2],
         rejected: f64,

@@ -11,8 +11,8 @@ use overload::GateState;
 
 use super::wait::p99;
 use super::{Demand, Peak};
-use crate::hysteresis::{ClosedForm, Equilibrium, Hysteresis, ModulatedHysteresis};
-use crate::numeric::{log_sum_exp, sum};
+use crate::hysteresis::{ClosedForm, Equilibrium, Hysteresis, ModulatedHysteresis, StateProbability};
+use crate::numeric::log_sum_exp;
 use crate::parameter::{self, ParameterError};
 use crate::service::ServiceLaw;
 
@@ -31,6 +31,19 @@ pub struct Prediction {
     pub return_time_s: f64,
     /// τ in seconds.
     pub cycle_s: f64,
+}
+
+impl Prediction {
+    fn new(found: &Equilibrium, answer_p99_s: Option<f64>) -> Self {
+        Self {
+            states: found.states,
+            rejected: found.rejected,
+            mean_wait_s: found.mean_wait_s,
+            answer_p99_s,
+            return_time_s: found.return_time_s,
+            cycle_s: found.cycle_s,
+        }
+    }
 }
 
 /// The model for one B and q.
@@ -76,15 +89,7 @@ impl<'a> Model<'a> {
 
     pub(super) fn predict(&self, low: u32, high: u32) -> Result<Prediction, ParameterError> {
         let Some(form) = self.form.as_ref().filter(|_| !self.demand.has_bursts()) else {
-            let found = self.equilibrium(low, high)?;
-            return Ok(Prediction {
-                states: found.states,
-                rejected: found.rejected,
-                mean_wait_s: found.mean_wait_s,
-                answer_p99_s: None,
-                return_time_s: found.return_time_s,
-                cycle_s: found.cycle_s,
-            });
+            return Ok(Prediction::new(&self.equilibrium(low, high)?, None));
         };
         let logs = self.log_times(form.log_totals((low, high, self.buffer)));
         let cycle = log_sum_exp(&logs);
@@ -95,25 +100,25 @@ impl<'a> Model<'a> {
         let weights = [form.normal_weights(levels), form.shed_weights(levels)].concat();
         let probability =
             |gate: GateState, log: f64| (log - self.rates_per_s[gate as usize].ln() - cycle).exp();
-        let waiting = |(gate, n, log): &(GateState, u32, f64)| {
-            f64::from(n.saturating_sub(1)) * probability(*gate, *log)
-        };
+        let distribution: Vec<_> = weights
+            .into_iter()
+            .map(|(gate, n, log)| StateProbability {
+                gate,
+                in_system: n,
+                probability: probability(gate, log),
+            })
+            .collect();
         // Poisson arrivals see the states as they are in time (PASTA). Who is admitted with n in the system is answered after
         // n + 1 services, of which the law is that of exponential ones at the mean rate of the peak.
         let admitted = [1.0, self.share, 0.0];
-        let sums: Vec<_> = weights
+        let sums: Vec<_> = distribution
             .iter()
-            .map(|&(gate, n, log)| (n + 1, admitted[gate as usize] * probability(gate, log)))
+            .map(|state| (state.in_system + 1, admitted[state.gate as usize] * state.probability))
             .collect();
-        let service_rate_per_s = self.demand.peak_service_rate_per_s();
-        Ok(Prediction {
-            states,
-            rejected,
-            mean_wait_s: sum(weights.iter().map(waiting)) / admitted_per_s,
-            answer_p99_s: Some(p99(&sums) / service_rate_per_s),
-            return_time_s: log_sum_exp(&logs[1..]).exp(),
-            cycle_s: cycle.exp(),
-        })
+        let answer_p99_s = p99(&sums) / self.demand.peak_service_rate_per_s();
+        let times_s = [log_sum_exp(&logs[1..]).exp(), cycle.exp()];
+        let found = Equilibrium::new(states, times_s, rejected, admitted_per_s, distribution);
+        Ok(Prediction::new(&found, Some(answer_p99_s)))
     }
 
     /// The logarithms of the mean stays of a cycle in each state, in seconds, from its weights.

@@ -252,20 +252,22 @@ fn what_is_served_and_what_refusals_cost_is_all_that_the_server_has() {
     assert!(copies.mean < 1e-3, "{copies:?}");
 }
 
-#[test]
-fn where_the_simulation_misses_a_limit_the_model_is_asked_for_more() {
-    // A short line, uneven services and dear refusals: cycles are a sixth shorter than the model has it.
-    let wish = Demand {
+/// A short line, uneven services and dear refusals: cycles are a sixth shorter than the model has it.
+fn uneven() -> Demand {
+    Demand {
         service_rate_per_s: 73.0,
         service: ServiceLaw::Gamma(2.0),
         peak: Peak::Load(5.6),
         reply_cost: Cost::Services(0.027),
         max_wait_s: 0.23,
         max_discard: 0.02,
-        min_cycle_s: Some(0.09),
         ..demand()
-    };
-    let tuning = Tuning::new(wish).unwrap();
+    }
+}
+
+#[test]
+fn where_the_simulation_misses_a_limit_the_model_is_asked_for_more() {
+    let tuning = Tuning::new(Demand { min_cycle_s: Some(0.09), ..uneven() }).unwrap();
     let effort = Effort { seeds: 8, calls: 400_000, threads: 2 };
     let by_model = tuning.solve().unwrap();
     let seen = tuning.verify(&by_model, effort).unwrap().cycle_s.unwrap();
@@ -277,21 +279,12 @@ fn where_the_simulation_misses_a_limit_the_model_is_asked_for_more() {
 
 #[test]
 fn where_the_model_can_give_no_more_it_is_told_why() {
-    // As above, with the longest cycle of all.
-    let wish = Demand {
-        service_rate_per_s: 73.0,
-        service: ServiceLaw::Gamma(2.0),
-        peak: Peak::Load(5.6),
-        reply_cost: Cost::Services(0.027),
-        max_wait_s: 0.23,
-        max_discard: 0.02,
-        ..demand()
-    };
-    let Err(TuneError::Impossible(error)) = solve(&Demand { min_cycle_s: Some(9.0), ..wish.clone() }) else {
+    // The longest cycle of all.
+    let Err(TuneError::Impossible(error)) = solve(&Demand { min_cycle_s: Some(9.0), ..uneven() }) else {
         panic!("possible")
     };
     let longest_s = error.unmet.iter().find(|unmet| unmet.limit == Limit::MinCycle).unwrap().nearest;
-    let tuning = Tuning::new(Demand { min_cycle_s: Some(longest_s), ..wish }).unwrap();
+    let tuning = Tuning::new(Demand { min_cycle_s: Some(longest_s), ..uneven() }).unwrap();
     let settled = tuning.recommend(Effort { seeds: 8, calls: 400_000, threads: 2 }).unwrap();
     assert!(misses(&tuning, &settled) && settled.no_more.is_some(), "{settled:?}");
 }
