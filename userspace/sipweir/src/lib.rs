@@ -40,4 +40,5 @@ pub mod model;
 pub mod simulate;
 pub mod tune;
 
+mod numbers;
 mod page;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::numbers::unit_of;
+
 /// Rows of a name, a value and what it means.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -79,12 +81,8 @@ fn time(value_s: f64) -> String {
     if value_s.is_nan() {
         return short(value_s);
     }
-    for (from_s, unit) in [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")] {
-        if value_s >= from_s {
-            return format!("{} {unit}", short(value_s / from_s));
-        }
-    }
-    format!("{} s", short(value_s))
+    let (unit_s, unit) = unit_of(value_s);
+    format!("{} {unit}", short(value_s / unit_s))
 }
 
 #[cfg(test)]

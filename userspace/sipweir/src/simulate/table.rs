@@ -6,6 +6,7 @@ use model::plan::{Estimates, RunResult};
 use model::simulate::Estimate;
 
 use super::Report;
+use crate::numbers::digits;
 
 /// What the table of calls shows, with a head for people. The last is of calls of several sources only.
 const CALLS: [(&str, &str); 9] = [
@@ -43,6 +44,8 @@ pub(super) struct Grid {
     pub(super) head: Vec<String>,
     pub(super) names: usize,
     pub(super) rows: Vec<Vec<String>>,
+    /// The measures of the columns after the names.
+    measures: Vec<&'static str>,
 }
 
 /// Keys of parameters that any run has, in their order.
@@ -61,74 +64,64 @@ pub(super) fn estimate(measures: &Estimates, name: &str) -> Option<Estimate> {
     measures.iter().find(|(found, _)| *found == name).map(|(_, estimate)| *estimate)
 }
 
-/// All tables.
+/// All tables that have rows.
 pub(super) fn grids(report: &Report) -> Vec<Grid> {
-    let keys = parameter_keys(&report.results);
-    let several_sources = report.results.iter().any(|result| !result.sources.is_empty());
-    let several_nodes = report.results.iter().any(|result| result.nodes.len() > 1);
-    let mut grids = vec![
-        Grid::new("Calls", &keys, None, if several_sources { &CALLS } else { &CALLS[..OF_ONE_SOURCE] }),
-        Grid::new("Nodes", &keys, several_nodes.then_some("node"), &NODES),
-    ];
-    if several_sources {
-        grids.push(Grid::new("Sources", &keys, Some("source"), &CALLS[..OF_ONE_SOURCE]));
-    }
-    if report.results.iter().any(|result| result.fluid.is_some()) {
-        grids.push(Grid::new("Fluid model", &keys, None, &[]));
-    }
-    for result in &report.results {
-        let names = std::iter::once(result.mechanism.clone())
-            .chain(keys.iter().map(|key| parameter(result, key).to_owned()));
-        let names: Vec<String> = names.collect();
-        for grid in &mut grids {
-            grid.add(&names, result, several_nodes);
+    let results = &report.results;
+    let keys = parameter_keys(results);
+    let several_sources = results.iter().any(|result| !result.sources.is_empty());
+    let several_nodes = results.iter().any(|result| result.nodes.len() > 1);
+    let of_calls = if several_sources { &CALLS[..] } else { &CALLS[..OF_ONE_SOURCE] };
+    let mut calls = Grid::new("Calls", &keys, None, of_calls);
+    let mut nodes = Grid::new("Nodes", &keys, several_nodes.then_some("node"), &NODES);
+    let mut sources = Grid::new("Sources", &keys, Some("source"), &CALLS[..OF_ONE_SOURCE]);
+    let fluid = results.iter().find_map(|result| result.fluid.as_ref());
+    // The fluid model has its own measures, the same in every run.
+    let of_fluid: Vec<_> =
+        fluid.iter().flat_map(|fluid| &fluid.measures).map(|(name, _)| (*name, *name)).collect();
+    let mut fluid = Grid::new("Fluid model", &keys, None, &of_fluid);
+    for result in results {
+        let names =
+            std::iter::once(result.mechanism.as_str()).chain(keys.iter().map(|key| parameter(result, key)));
+        let names: Vec<&str> = names.collect();
+        calls.add(&names, None, |name| cell(estimate(&result.measures, name)));
+        for node in &result.nodes {
+            nodes.add(&names, several_nodes.then_some(&node.name), |name| {
+                cell(estimate(&node.measures, name))
+            });
+        }
+        for source in &result.sources {
+            sources.add(&names, Some(&source.name), |name| cell(estimate(&source.measures, name)));
+        }
+        if let Some(found) = &result.fluid {
+            let value =
+                |name| found.measures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+            fluid.add(&names, None, |name| figure(value(name).unwrap_or(f64::NAN)));
         }
     }
-    grids
+    [calls, nodes, sources, fluid].into_iter().filter(|grid| !grid.rows.is_empty()).collect()
 }
 
 impl Grid {
-    fn new(title: &'static str, keys: &[String], part: Option<&str>, columns: &[(&str, &str)]) -> Self {
+    fn new(
+        title: &'static str,
+        keys: &[String],
+        part: Option<&str>,
+        columns: &[(&'static str, &str)],
+    ) -> Self {
         let names = std::iter::once("mechanism".to_owned())
             .chain(keys.iter().map(|key| short(key).to_owned()))
             .chain(part.map(str::to_owned));
         let mut head: Vec<String> = names.collect();
         let names = head.len();
         head.extend(columns.iter().map(|(_, head)| (*head).to_owned()));
-        Self { title, head, names, rows: Vec::new() }
+        let measures = columns.iter().map(|(measure, _)| *measure).collect();
+        Self { title, head, names, rows: Vec::new(), measures }
     }
 
-    fn add(&mut self, names: &[String], result: &RunResult, several_nodes: bool) {
-        let row = |part: Option<&str>, measures: &Estimates, columns: &[(&str, &str)]| {
-            let cells = columns.iter().map(|(name, _)| cell(estimate(measures, name)));
-            names.iter().cloned().chain(part.map(str::to_owned)).chain(cells).collect::<Vec<_>>()
-        };
-        match self.title {
-            "Calls" => {
-                let columns = self.head.len() - self.names;
-                self.rows.push(row(None, &result.measures, &CALLS[..columns]));
-            }
-            "Nodes" => {
-                let rows = result.nodes.iter();
-                self.rows.extend(
-                    rows.map(|node| row(several_nodes.then_some(&*node.name), &node.measures, &NODES)),
-                );
-            }
-            "Sources" => {
-                let rows = result.sources.iter();
-                self.rows.extend(
-                    rows.map(|source| row(Some(&source.name), &source.measures, &CALLS[..OF_ONE_SOURCE])),
-                );
-            }
-            _ => {
-                let Some(fluid) = &result.fluid else { return };
-                if self.rows.is_empty() {
-                    self.head.extend(fluid.measures.iter().map(|(name, _)| (*name).to_owned()));
-                }
-                let cells = fluid.measures.iter().map(|(_, value)| figure(*value));
-                self.rows.push(names.iter().cloned().chain(cells).collect());
-            }
-        }
+    /// Adds a row: its names, the part of the run that it is of, and a cell for each measure.
+    fn add(&mut self, names: &[&str], part: Option<&String>, cell: impl Fn(&'static str) -> String) {
+        let names = names.iter().map(|name| (*name).to_owned()).chain(part.cloned());
+        self.rows.push(names.chain(self.measures.iter().map(|measure| cell(measure))).collect());
     }
 }
 
@@ -167,35 +160,13 @@ pub(super) fn cell(estimate: Option<Estimate>) -> String {
         Some(Estimate { mean, half_width, .. }) if half_width == 0.0 || half_width.is_infinite() => {
             figure(mean)
         }
-        Some(Estimate { mean, half_width, .. }) => format!("{} ± {}", figure(mean), rough(half_width)),
+        Some(Estimate { mean, half_width, .. }) => format!("{} ± {}", figure(mean), digits(half_width, 2)),
     }
 }
 
-/// Five digits that count, without needless zeros.
+/// Five digits that count; a dash for a mean of nothing, such as the delay where nobody was answered.
 fn figure(value: f64) -> String {
-    rounded(value, 5)
-}
-
-/// Two digits that count.
-fn rough(value: f64) -> String {
-    rounded(value, 2)
-}
-
-fn rounded(value: f64, digits: i32) -> String {
-    // A mean of nothing, such as the delay where nobody was answered.
-    if !value.is_finite() {
-        return "–".to_owned();
-    }
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let before_point = value.abs().log10().floor() as i32 + 1;
-    let decimals = digits - before_point;
-    if before_point < -3 {
-        return format!("{value:.*e}", digits as usize - 1);
-    }
-    let text = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if value.is_finite() { digits(value, 5) } else { "–".to_owned() }
 }
 
 #[cfg(test)]
@@ -205,9 +176,7 @@ mod tests {
     use model::simulate::Estimate;
 
     #[test]
-    fn figures_have_the_digits_that_count() {
-        let shown = [0.0, 1234.567, 0.012_345_67, 2.5, 1e-6, 120_401.4, -3.0].map(figure);
-        assert_eq!(shown, ["0", "1234.6", "0.012346", "2.5", "1.0000e-6", "120401", "-3"]);
+    fn a_mean_is_shown_with_its_uncertainty_or_as_a_dash() {
         assert_eq!((cell(None), figure(f64::NAN)), ("–".to_owned(), "–".to_owned()));
         let one = Estimate { count: 1, mean: 5.0, standard_error: f64::INFINITY, half_width: f64::INFINITY };
         assert_eq!(cell(Some(one)), "5");

@@ -11,6 +11,10 @@ use overload::Threshold;
 use serde::Serialize;
 
 use super::settings::Settings;
+use crate::numbers::{self, digits, unit_of};
+
+/// Digits of what is printed, but for uncertainties.
+const DIGITS: i32 = 4;
 
 /// All that is to be said.
 #[derive(Debug)]
@@ -118,9 +122,9 @@ impl Answer {
             let refused = 1.0 - at_peak_per_s / given.peak_rate;
             remarks.push(format!(
                 "at the peak the server serves {} of {} per second: a share of {} must be refused whatever the gate",
-                digits(at_peak_per_s, 4),
-                digits(given.peak_rate, 4),
-                digits(refused, 4)
+                digits(at_peak_per_s, DIGITS),
+                digits(given.peak_rate, DIGITS),
+                digits(refused, DIGITS)
             ));
         }
         if demand.min_cycle_s.is_none() {
@@ -233,7 +237,7 @@ impl Answer {
 /// A line of the table.
 fn row(quantity: &Quantity) -> [String; 5] {
     let shown = |value: f64| match quantity.unit {
-        Unit::Share => digits(value, 4),
+        Unit::Share => digits(value, DIGITS),
         Unit::Seconds => time(value),
     };
     let simulated = |estimate: Estimate| {
@@ -244,7 +248,9 @@ fn row(quantity: &Quantity) -> [String; 5] {
             Unit::Share => (1.0, ""),
             Unit::Seconds => unit_of(estimate.mean),
         };
-        format!("{} ± {}{unit}", digits(estimate.mean / unit_s, 4), digits(estimate.half_width / unit_s, 2))
+        let [mean, half_width] = [(estimate.mean, DIGITS), (estimate.half_width, 2)]
+            .map(|(value, count)| digits(value / unit_s, count));
+        format!("{mean} ± {half_width} {unit}").trim_end().to_owned()
     };
     [
         quantity.name.to_owned(),
@@ -255,38 +261,6 @@ fn row(quantity: &Quantity) -> [String; 5] {
     ]
 }
 
-/// The unit for a time, in seconds, and its sign.
-fn unit_of(time_s: f64) -> (f64, &'static str) {
-    let units = [(1.0, " s"), (1e-3, " ms")];
-    units.into_iter().find(|(unit_s, _)| time_s.abs() >= *unit_s).unwrap_or((1e-6, " µs"))
-}
-
 fn time(time_s: f64) -> String {
-    let (unit_s, unit) = unit_of(time_s);
-    format!("{}{unit}", digits(time_s / unit_s, 4))
-}
-
-/// So many digits that count, without needless zeros.
-fn digits(value: f64, count: i32) -> String {
-    if value == 0.0 {
-        return "0".into();
-    }
-    let first = value.abs().log10().floor() as i32;
-    if first < -4 {
-        return format!("{value:.*e}", count.max(2) as usize - 2);
-    }
-    let text = format!("{value:.*}", usize::try_from(count - 1 - first).unwrap_or(0));
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{digits, time};
-
-    #[test]
-    fn numbers_have_the_digits_that_count() {
-        let shown = [0.0, 2.0 / 3.0, 3000.0, 12_345.6, 2.6619e-5, 0.001].map(|value| digits(value, 4));
-        assert_eq!(shown, ["0", "0.6667", "3000", "12346", "2.66e-5", "0.001"]);
-        assert_eq!([0.3818, 1.5, 9.096e-4, 0.0].map(time), ["381.8 ms", "1.5 s", "909.6 µs", "0 µs"]);
-    }
+    numbers::time(time_s, DIGITS)
 }
