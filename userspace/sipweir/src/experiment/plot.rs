@@ -9,7 +9,8 @@ const HEIGHT: f64 = 360.0;
 const APART: f64 = 0.16;
 /// Agreement that is asked for.
 const TOLERANCE: f64 = 0.05;
-/// No ratio is drawn further from 1 than this.
+/// The axis goes no further from 1 than this, or one rare quantity would hide all others. What lies beyond is drawn at the edge
+/// with its ratio beside it; an interval that reaches the edge goes on.
 const FARTHEST: f64 = 0.6;
 
 /// The picture as a file of its own.
@@ -23,9 +24,10 @@ pub(super) fn draw(comparison: &Comparison) -> String {
     let all = || comparison.cases.iter().flat_map(|case| &case.quantities).filter_map(ratio);
     let far = all().flat_map(|[low, _, high]| [1.0 - low, high - 1.0]).fold(2.0 * TOLERANCE, f64::max);
     let far = far.min(FARTHEST) * 1.1;
+    let (lowest, highest) = (1.0 - far, 1.0 + far);
     let title = format!("measured / {}", comparison.theory);
     let mut plot =
-        Plot::new(WIDTH, HEIGHT, Axis::named(&names, ""), Axis::between(1.0 - far, 1.0 + far, 6, &title));
+        Plot::new(WIDTH, HEIGHT, Axis::named(&names, ""), Axis::between(lowest, highest, 6, &title));
     plot.rule_y("", 1.0, "");
     plot.rule_y("edge", 1.0 + TOLERANCE, "+5 %");
     plot.rule_y("edge", 1.0 - TOLERANCE, "−5 %");
@@ -40,6 +42,9 @@ pub(super) fn draw(comparison: &Comparison) -> String {
                 let x = (number as f64 - middle).mul_add(APART, place as f64);
                 plot.spreads(&class, [(x, low, high)]);
                 plot.markers(&class, shape, [(x, value)]);
+                if !(lowest..=highest).contains(&value) {
+                    plot.note(&class, (x, value), &format!("{value:.2}"));
+                }
             }
         }
         legend.push((class, shape, case.name.as_str()));
@@ -77,6 +82,17 @@ mod tests {
         let [low, value, high] = ratio(&quantity("a", 2.0, 4.0)).expect("a ratio");
         assert!((value - 0.5).abs() < 1e-12 && (high - 0.55).abs() < 1e-12 && (low - 0.45).abs() < 1e-12);
         assert_eq!(ratio(&quantity("a", 0.0, 0.0)), None);
+    }
+
+    #[test]
+    fn a_ratio_beyond_the_axis_is_named_at_its_edge() {
+        let drawn = |measured: f64| {
+            let quantities = vec![quantity("P2", measured, 1.0), quantity("P1", 1.0, 1.0)];
+            let cases = vec![Case { name: "a".to_owned(), quantities }];
+            draw(&Comparison { experiment: "test", theory: "closed form", cases })
+        };
+        assert!(drawn(7.25).contains(">7.25<") && drawn(0.21).contains(">0.21<"));
+        assert!(!drawn(1.25).contains(">1.25<"), "the axis shows it");
     }
 
     #[test]
