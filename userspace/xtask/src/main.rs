@@ -60,6 +60,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The simulated reference tables at full length and with all their seeds (some minutes of each core).
+    Reference,
     /// Format Rust and C.
     Fmt {
         /// Change nothing; fail if anything is not formatted.
@@ -96,6 +98,7 @@ fn run(command: Command) -> Result<()> {
         Command::Bench { arguments } => bench(arguments),
         Command::Experiment { arguments } => experiment(&arguments),
         Command::Test { arguments } => test(&arguments),
+        Command::Reference => reference(),
         Command::Fmt { check } => fmt(check),
         Command::Lint => lint(),
         Command::Verify => verify(),
@@ -157,6 +160,13 @@ fn test(arguments: &[String]) -> Result<()> {
     // workspace, so that cargo chooses the same features of the dependencies as for the tests and compiles them once.
     cargo::Cargo::new(["build", "--workspace", "--bins"]).run()?;
     cargo::Cargo::new(["test", "--workspace"]).arguments(arguments).run()
+}
+
+fn reference() -> Result<()> {
+    packages::ensure(&[Purpose::Build])?;
+    cargo::Cargo::new(["test", "--release", "--package", "sipweir-model", "--test", "reference", "--"])
+        .arguments(&["--ignored", "--nocapture"])
+        .run()
 }
 
 fn fmt(check: bool) -> Result<()> {
