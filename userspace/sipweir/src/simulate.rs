@@ -30,9 +30,9 @@ pub struct Args {
     /// Write a page with tables and plots.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the results as JSON.
+    /// Write the results as JSON; without FILE to standard output, instead of the tables.
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    json: Option<Option<PathBuf>>,
     /// Write the results as CSV, one line for each measure.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -78,14 +78,16 @@ fn read(file: &Path, seeds: Option<u32>) -> Result<Plan, Box<dyn std::error::Err
 }
 
 fn simulate(args: &Args, plan: Plan) -> anyhow::Result<()> {
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
-    let (html, json, csv) = (open(&args.html)?, open(&args.json)?, open(&args.csv)?);
+    let open = |path: Option<&PathBuf>| path.map(|path| Output::open(path)).transpose();
+    let json = args.json.as_ref().and_then(Option::as_ref);
+    let (html, json, csv) = (open(args.html.as_ref())?, open(json)?, open(args.csv.as_ref())?);
     let begin = Instant::now();
     let results = execute(&plan, args.threads as usize, |progress| show(&progress, begin))
         .context("the plan was checked, and yet")?;
     finish_progress(begin);
     let report = Report { file: args.plan.display().to_string(), plan, results };
-    crate::cli::print_text(&table::text(&report))?;
+    let printed = if args.json == Some(None) { export::json(&report)? } else { table::text(&report) };
+    crate::cli::print_text(&printed)?;
     let forms: [(Option<Output>, Form); 3] = [
         (html, |report| Ok(html::page(report))),
         (json, export::json),

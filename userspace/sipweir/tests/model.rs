@@ -431,6 +431,23 @@ fn what_is_beyond_a_number_is_null() {
 }
 
 #[test]
+fn a_simulation_is_json_as_a_whole_where_no_file_is_named() {
+    let plan = std::env::temp_dir().join(format!("sipweir-json-{}.toml", std::process::id()));
+    let content = "title = \"short\"\n[run]\nduration_s = 2\ncool_down_s = 0\nseeds = 2\n[source.callers]\n\
+                   rate_per_s = 100\nto = \"server\"\n[node.server]\nrate_per_s = 200\n\
+                   [mechanism.one.gate]\nkind = \"fifo\"\nbuffer = 9\n";
+    std::fs::write(&plan, content).expect("write");
+    let output = Command::new(env!("CARGO_BIN_EXE_sipweir"))
+        .args(["simulate", "--plan", plan.to_str().expect("a path"), "--json", "--threads", "1"])
+        .output()
+        .expect("sipweir runs");
+    std::fs::remove_file(&plan).expect("remove");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!(found["title"], "short");
+}
+
+#[test]
 fn the_document_shows_what_the_commands_print() {
     let page = include_str!("../../../docs/model.md");
     let mut shown = 0;
@@ -443,5 +460,7 @@ fn the_document_shows_what_the_commands_print() {
             shown += 1;
         }
     }
-    assert!(shown >= 10, "{shown}");
+    // Also that no block was taken for the text between two.
+    assert_eq!(shown, page.matches("$ sipweir model ").count());
+    assert!(shown > 0);
 }
