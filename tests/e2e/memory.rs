@@ -126,7 +126,10 @@ impl Keys {
 
     /// The rows of the instance, however many queues it has.
     fn instance(&self) -> [Part; 2] {
-        [Part::of("MiB of the transaction table", self.table_mib), Part::of("Large buffer", self.large + 1)]
+        [
+            Part::of("MiB of the transaction table, with its filter", self.table_mib),
+            Part::of("Large buffer", self.large + 1),
+        ]
     }
 
     /// Places of a service's table of destinations.
