@@ -122,6 +122,9 @@ pub struct CallQueue<T> {
 }
 
 impl<T> CallQueue<T> {
+    /// Bytes that a place takes, in the line and in both indexes.
+    pub const BYTES_PER_PLACE: usize = Slab::<T>::BYTES_PER_SLOT + 2 * CallIndex::BYTES_PER_SLOT;
+
     /// An empty queue with all the memory it will ever use.
     #[must_use]
     pub fn new(discipline: Discipline, capacity: QueueCapacity) -> Self {

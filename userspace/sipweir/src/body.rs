@@ -11,9 +11,12 @@ use bytes::BytesMut;
 /// Bytes of a large buffer: the longest datagram that UDP can carry, and the headers in front of it.
 pub const LARGE_LEN: usize = sip::REBUILT_HEADERS_MAX + u16::MAX as usize;
 
-/// One packet in a buffer of its own.
+/// One packet in a buffer of its own. Behind a pointer, so that what waits in frames has no room for it.
 #[derive(Debug)]
-pub struct Large {
+pub struct Large(Box<Buffer>);
+
+#[derive(Debug)]
+struct Buffer {
     bytes: BytesMut,
     len: usize,
 }
@@ -22,24 +25,25 @@ impl Large {
     /// The packet.
     #[must_use]
     pub fn packet(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.0.bytes[..self.0.len]
     }
 
     /// The packet, to be changed in place.
     #[must_use]
     pub fn packet_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
+        let Buffer { bytes, len } = &mut *self.0;
+        &mut bytes[..*len]
     }
 
     /// All [`LARGE_LEN`] bytes, to write a packet into.
     #[must_use]
     pub fn buffer_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        &mut self.0.bytes
     }
 
     /// Says how long the packet is that was written; no more than the buffer.
     pub fn set_len(&mut self, len: usize) {
-        self.len = len.min(self.bytes.len());
+        self.0.len = len.min(self.0.bytes.len());
     }
 }
 
@@ -57,7 +61,8 @@ impl LargePool {
     #[must_use]
     pub fn new(total: usize) -> Self {
         let mut all = BytesMut::zeroed(total * LARGE_LEN);
-        let free = (0..total).map(|_| Large { bytes: all.split_to(LARGE_LEN), len: 0 }).collect();
+        let buffer = |_| Large(Box::new(Buffer { bytes: all.split_to(LARGE_LEN), len: 0 }));
+        let free = (0..total).map(buffer).collect();
         Self { free, total }
     }
 

@@ -272,3 +272,17 @@ impl Lane {
         counters.service_rate_milli.set((self.service_rate_per_s() * 1e3) as u64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use overload::CallQueue;
+
+    use super::Waiting;
+
+    #[test]
+    fn a_place_takes_what_the_memory_formula_says() {
+        let row = format!("| Place for a waiting message | {} | P |", CallQueue::<Waiting>::BYTES_PER_PLACE);
+        let operations = include_str!("../../../docs/operations.md");
+        assert!(operations.contains(&row), "docs/operations.md does not have: {row}");
+    }
+}

@@ -52,6 +52,8 @@ struct Found {
 }
 
 impl CallIndex {
+    pub(super) const BYTES_PER_SLOT: usize = size_of::<Link>();
+
     /// For `slots` slots, of which at most `most` are indexed at a time.
     pub(super) fn new(slots: usize, most: usize) -> Self {
         let buckets = (2 * most).next_power_of_two().max(2);

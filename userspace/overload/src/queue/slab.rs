@@ -48,6 +48,8 @@ pub(super) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
+    pub(super) const BYTES_PER_SLOT: usize = size_of::<Slot<T>>();
+
     /// # Panics
     /// At set-up, when the capacity does not fit into 32 bits.
     pub(super) fn new(capacity: usize) -> Self {
