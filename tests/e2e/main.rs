@@ -11,6 +11,7 @@
 //! | `side_door` | callers – sipweir – server | fragments, options and stacked devices pass the gate too |
 //! | `monitor` | callers – sipweir, watching – server | everything passes, and what would have been done is counted |
 //! | `memory` | sipweir alone | the memory formula of `docs/operations.md` |
+//! | `log` | callers – sipweir (– server) | changes of state as text, JSON and for the journal; a reader that hangs holds nobody up |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -24,6 +25,7 @@ mod commands;
 mod failures;
 mod guard;
 mod guarded;
+mod log;
 mod memory;
 mod monitor;
 mod namespaces;

@@ -95,7 +95,7 @@ impl Sipweir {
     #[track_caller]
     #[must_use]
     pub fn start(namespace: &NetNs, configuration: &str) -> Self {
-        Self::start_by(&[], namespace, configuration)
+        Self::start_by(&[], namespace, configuration, &[])
     }
 
     /// The same with one heap for all of its threads. Otherwise two that ask the C library for memory at the same moment
@@ -103,17 +103,22 @@ impl Sipweir {
     #[track_caller]
     #[must_use]
     pub fn start_with_one_heap(namespace: &NetNs, configuration: &str) -> Self {
-        Self::start_by(&["env", "MALLOC_ARENA_MAX=1"], namespace, configuration)
+        Self::start_by(&["env", "MALLOC_ARENA_MAX=1"], namespace, configuration, &[])
     }
 
+    /// The same by a command that runs the command behind it, such as `setpriv …`, and with more arguments of `run`.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
     #[track_caller]
-    fn start_by(starter: &[&str], namespace: &NetNs, configuration: &str) -> Self {
+    #[must_use]
+    pub fn start_by(by: &[&str], namespace: &NetNs, configuration: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         let socket = folder.path().join("control.sock");
         let file = folder.path().join("sipweir.toml");
         let control = format!("\n[control]\nsocket = \"{}\"\n", socket.display());
         std::fs::write(&file, format!("{configuration}{control}")).expect("write sipweir.toml");
-        let argv = [starter, &[binary_str(), "run", "--config", "sipweir.toml"]].concat();
+        let argv = [by, &[binary_str(), "run", "--config", "sipweir.toml"], arguments].concat();
         let process = namespace.start("sipweir", &argv, folder.path());
         let mut sipweir = Self { process, socket, _folder: folder };
         wait_until("sipweir answers on its control socket or has ended", START_TIMEOUT, || {
@@ -168,6 +173,12 @@ impl Sipweir {
     /// `kill -9`.
     pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// What it has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.stderr()
     }
 
     /// Command line, state and output so far, for messages.

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
 use crate::sip_helper::{self, SipHelper};
-use crate::{classify, control, demo, experiment, model, netdev, run, simulate, tune};
+use crate::{classify, control, demo, experiment, log, model, netdev, run, simulate, tune};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -28,6 +28,9 @@ enum Command {
         /// Configuration file; docs/example.toml explains every key.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        /// How the lines on standard error look.
+        #[arg(long, value_enum, default_value_t)]
+        log_format: log::Format,
     },
     /// Say everything that is wrong with a configuration.
     Check {
@@ -67,13 +70,7 @@ const ENVIRONMENT: u8 = 1;
 #[must_use]
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Run { config } => {
-            log_to_stderr();
-            match usable(&config) {
-                Ok(config) => environment(run::run(&config)),
-                Err(error) => fail(USAGE, &*error),
-            }
-        }
+        Command::Run { config, log_format } => guard(&config, log_format),
         Command::Check { file } => match usable(&file) {
             Ok(config) => {
                 println!("{}: no problems", file.display());
@@ -91,11 +88,11 @@ pub fn main() -> ExitCode {
         },
         Command::Classify(args) => classify::main(&args),
         Command::Demo(args) => {
-            log_to_stderr();
+            let _log = log::start(log::Format::Text);
             environment(demo::main(&args))
         }
         Command::Experiment(experiment) => {
-            log_to_stderr();
+            let _log = log::start(log::Format::Text);
             environment(experiment::main(&experiment))
         }
         Command::Model(args) => match model::main(&args) {
@@ -104,6 +101,25 @@ pub fn main() -> ExitCode {
         },
         Command::Simulate(args) => simulate::main(&args),
         Command::Tune(args) => tune::main(&args),
+    }
+}
+
+/// `sipweir run`. What ends it is said in the log, which nobody waits for.
+fn guard(file: &Path, format: log::Format) -> ExitCode {
+    let config = match usable(file) {
+        Ok(config) => config,
+        Err(error) => return fail(USAGE, &*error),
+    };
+    let _log = match log::start(format) {
+        Ok(log) => log,
+        Err(error) => return fail(ENVIRONMENT, &error),
+    };
+    match run::run(&config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{}", in_full(&error));
+            ExitCode::from(ENVIRONMENT)
+        }
     }
 }
 
@@ -162,14 +178,6 @@ fn in_full(error: &anyhow::Error) -> String {
 pub(crate) fn fail(status: u8, error: &dyn std::error::Error) -> ExitCode {
     eprintln!("sipweir: {error}");
     ExitCode::from(status)
-}
-
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    // A second subscriber can only come from a program that embeds this one; it keeps its own.
-    let _already_set =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
 #[cfg(test)]

@@ -253,6 +253,8 @@ pub struct LaneCounters {
     pub service_rate_milli: Count,
     /// `overload::ServerState` as a number.
     pub server_state: Count,
+    /// Changes of the server's state since start.
+    pub server_changes: Count,
     /// This worker's even part of the datagrams that the server's own socket dropped since start.
     pub server_drops: Count,
     /// 1 when the embedded processor is gone, which ends the run.
@@ -281,6 +283,7 @@ impl Default for LaneCounters {
             in_system_us: Count::default(),
             service_rate_milli: Count::default(),
             server_state: Count::default(),
+            server_changes: Count::default(),
             server_drops: Count::default(),
             processor_gone: Count::default(),
             wait_ns_max: Count::default(),

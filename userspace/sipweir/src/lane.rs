@@ -134,18 +134,9 @@ impl Lane {
             self.gate.set_service_rate(self.service_rate_per_s());
         }
         if look.changed {
-            let service = &self.name;
-            match self.credit.server() {
-                ServerState::Up => tracing::info!(%service, "the server is there"),
-                ServerState::Missing => {
-                    tracing::warn!(%service, "no socket on the guarded port; requests wait")
-                }
-                ServerState::Down => tracing::error!(
-                    %service,
-                    "the server is down: no socket on the guarded port. Start it, or correct `listen`; until then \
-                     new requests are answered by sipweir"
-                ),
-            }
+            // The state first: who sees the change shall find it.
+            self.counters.server_state.set(self.credit.server() as u64);
+            self.counters.server_changes.add(1);
         }
     }
 

@@ -30,6 +30,7 @@ pub mod config;
 pub mod run;
 
 pub mod control;
+pub mod log;
 pub mod status;
 
 pub mod classify;

@@ -8,6 +8,7 @@
 
 mod door;
 mod plan;
+mod telling;
 mod view;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use crate::worker::{Parts, Worker};
 use door::Door;
 use plan::{BUSY_RETRY_NS, Plan};
 pub use plan::{check, places};
+use telling::Telling;
 use view::View;
 
 /// How often the main thread looks after workers and interface.
@@ -349,7 +351,7 @@ impl Instance {
 
     /// Waits for a signal, a worker that ended, or an interface that went away. `None` after a signal.
     fn supervise(&mut self, stop: &AtomicBool) -> Option<String> {
-        let mut transitions = vec![0; self.lanes.len()];
+        let mut telling = Telling::new(self.lanes.len(), clock::now());
         let mut metadata = Metadata::Unchecked(Instant::now());
         let (mut local, mut local_read) = (self.local.clone(), Instant::now());
         let mut sweeper = self
@@ -379,21 +381,7 @@ impl Instance {
                     _ => format!("interface {name} is gone; start again when it is back"),
                 });
             }
-            for ((name, lanes), seen) in self.lanes.iter().zip(&mut transitions) {
-                let now: u64 = lanes.iter().map(|lane| lane.gate_transitions.get()).sum();
-                if now != *seen {
-                    let state = status::Service::read(Vec::new(), "", "", "", lanes);
-                    tracing::info!(
-                        service = name,
-                        gate = state.gate.state,
-                        changes = now - *seen,
-                        waiting = state.waiting,
-                        rate_per_s = state.service_rate_per_s,
-                        "gate"
-                    );
-                    *seen = now;
-                }
-            }
+            telling.tell(&self.lanes, clock::now());
         }
         None
     }

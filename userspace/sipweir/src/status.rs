@@ -42,6 +42,9 @@ pub struct Status {
     /// What would have been done with packets that were only watched; in `kernel` they have the reason `monitored`.
     #[serde(default)]
     pub monitored: Vec<KernelRow>,
+    /// Lines of the log that were lost since nobody read standard error.
+    #[serde(default)]
+    pub log_lines_lost: u64,
 }
 
 /// The side door, by which datagrams come that the XDP program has let pass. What became of them is with their service.

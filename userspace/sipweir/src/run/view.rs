@@ -10,6 +10,7 @@ use sip::{Class, Reason, Verdict};
 use crate::capture;
 use crate::config::Service;
 use crate::counters::{LaneCounters, WorkerCounters};
+use crate::log;
 use crate::status;
 use crate::transactions::Occupancy;
 
@@ -82,6 +83,7 @@ impl View {
             }),
             kernel: rows_of(&self.counters),
             monitored: rows_of(&self.monitored),
+            log_lines_lost: log::lost(),
         }
     }
 }
