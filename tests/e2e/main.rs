@@ -12,6 +12,7 @@
 //! | `monitor` | callers – sipweir, watching – server | everything passes, and what would have been done is counted |
 //! | `memory` | sipweir alone | the memory formula of `docs/operations.md` |
 //! | `log` | callers – sipweir (– server) | changes of state as text, JSON and for the journal; a reader that hangs holds nobody up |
+//! | `privileges` | callers – sipweir – server | no capability after set-up; as by its unit file: user, seccomp, address families |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -29,6 +30,7 @@ mod log;
 mod memory;
 mod monitor;
 mod namespaces;
+mod privileges;
 mod side_door;
 mod stacks;
 mod starvation;

@@ -16,6 +16,7 @@ pub mod message;
 pub mod netns;
 pub mod peer;
 pub mod process;
+pub mod sandbox;
 pub mod sipp;
 pub mod sipweir;
 pub mod slow_server;

@@ -25,6 +25,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use sip::{Captured, Datagram, HEP_OVERHEAD_MAX};
 
+use crate::capabilities;
 use crate::clock;
 use crate::config;
 use crate::counters::{Count, WorkerCounters};
@@ -152,6 +153,7 @@ impl Exporter {
         };
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("capture".into()).spawn(move || {
+            capabilities::renounce_all_of_thread();
             loop {
                 let last = stopped.load(Ordering::Acquire);
                 sender.round(&outlets, last);

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Control};
+use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{classify, control, demo, experiment, log, model, netdev, run, simulate, tune};
 
@@ -59,6 +60,12 @@ enum Command {
     Simulate(simulate::Args),
     /// Recommend thresholds, share and `max_wait` for a server, its peak and your limits.
     Tune(tune::Args),
+    /// Wait until standard input ends, and remove a hand-off device.
+    #[command(name = janitor::COMMAND, hide = true)]
+    Janitor {
+        /// Its transmit end.
+        device: String,
+    },
 }
 
 /// Error of the call or the configuration.
@@ -101,6 +108,7 @@ pub fn main() -> ExitCode {
         },
         Command::Simulate(args) => simulate::main(&args),
         Command::Tune(args) => tune::main(&args),
+        Command::Janitor { device } => environment(janitor::main(&device)),
     }
 }
 

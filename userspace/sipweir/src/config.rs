@@ -18,7 +18,7 @@ pub use limits::{Limits, PeerLimits};
 pub use monitor::{MonitorClasses, Monitored, ServiceMode};
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
-pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Network, Rate, Span, Taken};
+pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Mode, Network, Rate, Span, Taken};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -216,13 +216,18 @@ impl Privileges {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Control {
-    /// Path of the Unix socket. Its directory is made if missing; mode 0660.
+    /// Path of the Unix socket. Its directory is made if missing.
     pub socket: PathBuf,
+    /// Who may connect, as the permissions of a file: owner, group, others. Default `0660`.
+    pub mode: Mode,
+    /// Group that the socket is given to, by name or number, such as that of those who watch. sipweir's user must be in it, or
+    /// have CAP_CHOWN. Default: that of the process.
+    pub group: Option<String>,
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { socket: PathBuf::from("/run/sipweir/control.sock") }
+        Self { socket: PathBuf::from("/run/sipweir/control.sock"), mode: Mode(0o660), group: None }
     }
 }
 

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use crate::{capabilities, config};
+
 /// A request is one word.
 const REQUEST_BYTES_MAX: usize = 64;
 /// A local client that does not send or take its bytes within this time is cut off.
@@ -41,6 +43,22 @@ pub enum ControlError {
     /// Path or permission.
     #[error("cannot make the control socket {path}: {source}; change control.socket or the permissions")]
     Bind {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The configured group does not exist.
+    #[error("there is no group {0:?}; make it (`groupadd --system {0}`) or change control.group")]
+    NoGroup(String),
+    /// The socket cannot be given to the configured group.
+    #[error(
+        "cannot give {path} to the group {group}: {source}; change control.group, make the user that runs sipweir a member, \
+         or add CAP_CHOWN"
+    )]
+    Group {
+        /// As configured.
+        group: String,
         /// As configured.
         path: PathBuf,
         /// What the system said.
@@ -87,8 +105,9 @@ impl Control {
     /// # Errors
     ///
     /// When an instance answers on it, or the path cannot be used.
-    pub fn bind(path: &Path) -> Result<Self, ControlError> {
+    pub fn bind(config: &config::Control) -> Result<Self, ControlError> {
         use std::os::unix::fs::FileTypeExt;
+        let path = config.socket.as_path();
         let failed = |source| ControlError::Bind { path: path.into(), source };
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(failed)?;
@@ -110,7 +129,11 @@ impl Control {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         let file = SocketFile(path.into());
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(failed)?;
+        // The group first: until then nobody but the owner gets in.
+        if let Some(group) = &config.group {
+            give_to(path, group)?;
+        }
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(config.mode.0)).map_err(failed)?;
         Ok(Self { listener, file })
     }
 
@@ -124,6 +147,7 @@ impl Control {
         let Self { listener, file } = self;
         let flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
+            capabilities::renounce_all_of_thread();
             for client in listener.incoming() {
                 if flag.load(Ordering::Acquire) {
                     break;
@@ -138,6 +162,19 @@ impl Control {
         })?;
         Ok(Serving { stop, file, thread: Some(thread) })
     }
+}
+
+/// Gives a file to a group, by name or number.
+fn give_to(path: &Path, group: &str) -> Result<(), ControlError> {
+    let refused = |source| ControlError::Group { group: group.into(), path: path.into(), source };
+    let id = match group.parse() {
+        Ok(id) => id,
+        Err(_) => match nix::unistd::Group::from_name(group).map_err(|errno| refused(errno.into()))? {
+            Some(found) => found.gid.as_raw(),
+            None => return Err(ControlError::NoGroup(group.into())),
+        },
+    };
+    std::os::unix::fs::chown(path, None, Some(id)).map_err(refused)
 }
 
 /// Whether somebody goes on accepting connections on a socket file.
@@ -215,10 +252,14 @@ mod tests {
     use super::{Control, ControlError, ask_status};
     use std::io::Write;
     use std::os::unix::net::{UnixListener, UnixStream};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     fn path(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("sipweir-control-{name}-{}", std::process::id()))
+    }
+
+    fn at(path: &Path) -> crate::config::Control {
+        crate::config::Control { socket: path.into(), ..Default::default() }
     }
 
     fn document() -> String {
@@ -229,7 +270,7 @@ mod tests {
     #[test]
     fn a_client_gets_the_status_and_the_file_is_gone_afterwards() {
         let path = path("plain");
-        let serving = Control::bind(&path).expect("bind").serve(document).expect("thread");
+        let serving = Control::bind(&at(&path)).expect("bind").serve(document).expect("thread");
         assert_eq!(ask_status(&path).expect("status").interface, "eth9");
         drop(serving);
         assert!(!path.exists());
@@ -239,11 +280,11 @@ mod tests {
     fn a_second_instance_is_refused_and_a_leftover_is_taken_over() {
         let path = path("second");
         let leftover = UnixListener::bind(&path).expect("bind");
-        assert!(matches!(Control::bind(&path), Err(ControlError::InUse(_))));
+        assert!(matches!(Control::bind(&at(&path)), Err(ControlError::InUse(_))));
         drop(leftover);
         assert!(path.exists());
-        let serving = Control::bind(&path).expect("takes over").serve(document).expect("thread");
-        assert!(matches!(Control::bind(&path), Err(ControlError::InUse(_))));
+        let serving = Control::bind(&at(&path)).expect("takes over").serve(document).expect("thread");
+        assert!(matches!(Control::bind(&at(&path)), Err(ControlError::InUse(_))));
         drop(serving);
     }
 
@@ -258,7 +299,7 @@ mod tests {
             accepted.send(()).expect("the test waits");
             drop((client, dying));
         });
-        let control = Control::bind(&path).expect("takes over");
+        let control = Control::bind(&at(&path)).expect("takes over");
         killed.recv().expect("it was asked while it lived");
         death.join().expect("joined");
         drop(control);
@@ -268,7 +309,7 @@ mod tests {
     #[test]
     fn garbage_and_silent_clients_do_not_stop_it() {
         let path = path("garbage");
-        let _serving = Control::bind(&path).expect("bind").serve(document).expect("thread");
+        let _serving = Control::bind(&at(&path)).expect("bind").serve(document).expect("thread");
         for garbage in [&b"\0\xff\n"[..], &[b'x'; 4096], b""] {
             let mut client = UnixStream::connect(&path).expect("connect");
             // The server may have hung up already.
@@ -281,9 +322,33 @@ mod tests {
     fn a_file_that_is_no_socket_is_left_alone() {
         let path = path("file");
         std::fs::write(&path, "mine").expect("write");
-        assert!(matches!(Control::bind(&path), Err(ControlError::NoSocket(_))));
+        assert!(matches!(Control::bind(&at(&path)), Err(ControlError::NoSocket(_))));
         assert_eq!(std::fs::read_to_string(&path).expect("read"), "mine");
         std::fs::remove_file(&path).expect("remove");
+    }
+
+    #[test]
+    fn the_socket_has_the_configured_mode_and_group() {
+        use std::os::unix::fs::MetadataExt as _;
+        let path = path("mode");
+        let found = |path: &Path| {
+            std::fs::metadata(path).map(|file| (file.mode() & 0o7777, file.gid())).expect("socket")
+        };
+        let own = rustix::process::getegid().as_raw();
+        let bound = Control::bind(&at(&path)).expect("bind");
+        assert_eq!(found(&path), (0o660, own));
+        drop(bound);
+        let group = if rustix::process::geteuid().is_root() { 12 } else { own };
+        let text = format!("mode = \"0600\"\ngroup = \"{group}\"\n");
+        let mut config: crate::config::Control = toml::from_str(&text).expect("valid");
+        config.socket.clone_from(&path);
+        let bound = Control::bind(&config).expect("bind");
+        assert_eq!(found(&path), (0o600, group));
+        drop(bound);
+        config.group = Some("root".into());
+        assert_eq!(Control::bind(&config).is_ok(), rustix::process::geteuid().is_root());
+        config.group = Some("no such group".into());
+        assert!(matches!(Control::bind(&config), Err(ControlError::NoGroup(_))));
     }
 
     #[test]

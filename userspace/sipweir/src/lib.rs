@@ -17,6 +17,7 @@ pub mod processor;
 pub mod reply_policy;
 pub mod transactions;
 
+pub mod capabilities;
 pub mod clock;
 pub mod cores;
 pub mod monitor;

@@ -26,6 +26,8 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, format};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::capabilities;
+
 /// Lines between those who say something and the thread that writes. More than a start or an end says, less than a
 /// reader that hangs should cost in memory (some 200 bytes each).
 const LINES_MAX: usize = 1024;
@@ -66,7 +68,13 @@ pub fn start(look: Format) -> std::io::Result<Log> {
     let for_people =
         stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let is_journal = is_journal(&stderr);
-    let (writer, writing) = lossy(stderr);
+    // From a thread without capabilities, so that the writing one has none either.
+    let opened = std::thread::spawn(|| {
+        capabilities::renounce_all_of_thread();
+        lossy(stderr)
+    });
+    let (writer, writing) =
+        opened.join().map_err(|_panic| std::io::Error::other("the thread of the log panicked"))?;
     let _first = LOST.set(writer.error_counter());
 
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));

@@ -7,7 +7,9 @@
 //! point, the kernel closes link and sockets: packets pass.
 
 mod door;
+pub(crate) mod janitor;
 mod plan;
+mod service_manager;
 mod telling;
 mod view;
 
@@ -20,6 +22,7 @@ use anyhow::Context;
 use sip::{Seed, TransactionKey};
 
 use crate::body::LARGE_LEN;
+use crate::capabilities;
 use crate::capture::{self, Exporter, Tap};
 use crate::clock;
 use crate::config::{Config, HandoffKind, Idle, NotSip, XdpMode};
@@ -39,8 +42,10 @@ use crate::transactions::{self, Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
 use door::Door;
+use janitor::Janitor;
 use plan::{BUSY_RETRY_NS, Plan};
 pub use plan::{check, places};
+use service_manager::Watchdog;
 use telling::Telling;
 use view::View;
 
@@ -53,33 +58,52 @@ const LOCAL_ADDRESSES: Duration = Duration::from_secs(1);
 /// Makes the processors of `embedded` services: (service name, share 1/n, number of the worker).
 pub type ProcessorFactory = dyn Fn(&str, u32, u32) -> Box<dyn Processor>;
 
-/// Runs an instance with the answering processor that ships with sipweir behind its `embedded` services.
+/// Runs an instance with the answering processor that ships with sipweir behind its `embedded` services. The calling thread
+/// gives up its capabilities, for ever, and is the last that has any.
 ///
 /// # Errors
 ///
 /// When set-up fails, or when the run ends for another reason than a signal.
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let services = config.service.clone();
-    run_with(config, &move |name, share, worker| {
+    run_as(config, Privileges::Renounced, &move |name, share, worker| {
         Box::new(Answerer::new(&services[name].embedded, share, u64::from(worker)))
     })
 }
 
-/// Runs an instance with your own processors behind its `embedded` services, until SIGTERM or SIGINT.
+/// Runs an instance with your own processors behind its `embedded` services, until SIGTERM or SIGINT. Its own threads, those
+/// of the processors too, have no capabilities; the calling thread keeps what it has, to remove the hand-off device.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub fn run_with(config: &Config, processors: &ProcessorFactory) -> anyhow::Result<()> {
+    run_as(config, Privileges::Kept, processors)
+}
+
+/// What becomes of the privileges of the thread that sets up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Privileges {
+    Renounced,
+    Kept,
+}
+
+fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
-    let control = Control::bind(&config.control.socket)?;
+    let control = Control::bind(&config.control)?;
     if let Some(helper) = SipHelper::find(&sip_helper::Paths::default()) {
         tracing::warn!("{helper}");
     }
     let mut instance = Instance::set_up(config, processors)?;
+    if privileges == Privileges::Renounced
+        && let Err(error) = instance.renounce()
+    {
+        let _ended = instance.tear_down();
+        return Err(error);
+    }
     let served = instance.view(config).and_then(|view| {
         let status = move || serde_json::to_string(&view.read()).unwrap_or_default();
         control.serve(status).context("cannot start the control thread")
@@ -93,7 +117,9 @@ pub fn run_with(config: &Config, processors: &ProcessorFactory) -> anyhow::Resul
         }
     };
     instance.log_ready(config);
+    service_manager::ready(&config.interface);
     let reason = instance.supervise(&stop);
+    service_manager::stopping();
     let outcome = instance.tear_down();
     drop(serving);
     match reason {
@@ -123,6 +149,8 @@ struct Instance {
     lanes: Vec<(String, Vec<Arc<LaneCounters>>)>,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
+    /// Removes the device, if that is left to it.
+    janitor: Option<Janitor>,
     /// After the workers, so that what they leave on their way out is sent.
     exporter: Option<Exporter>,
     interface: netdev::Interface,
@@ -202,6 +230,7 @@ impl Instance {
             lanes: config.service.keys().map(|name| (name.clone(), Vec::new())).collect(),
             classifier,
             device,
+            janitor: None,
             interface,
             local,
         };
@@ -323,6 +352,7 @@ impl Instance {
         let thread = std::thread::Builder::new()
             .name(format!("worker-q{queue}"))
             .spawn(move || {
+                capabilities::renounce_all_of_thread();
                 if !cores::pin(core) {
                     tracing::warn!(
                         queue,
@@ -335,6 +365,12 @@ impl Instance {
             .context("cannot start a worker thread")?;
         self.workers.push(Running { thread, wake, letters, queue, core, counters });
         Ok(())
+    }
+
+    /// Gives up what only the set-up needed: the device is left to its janitor, and this thread has no capabilities any more.
+    fn renounce(&mut self) -> anyhow::Result<()> {
+        self.janitor = self.device.as_mut().map(Janitor::start).transpose()?;
+        Ok(capabilities::renounce_all()?)
     }
 
     fn log_ready(&self, config: &Config) {
@@ -352,6 +388,7 @@ impl Instance {
     /// Waits for a signal, a worker that ended, or an interface that went away. `None` after a signal.
     fn supervise(&mut self, stop: &AtomicBool) -> Option<String> {
         let mut telling = Telling::new(self.lanes.len(), clock::now());
+        let mut watchdog = Watchdog::new();
         let mut metadata = Metadata::Unchecked(Instant::now());
         let (mut local, mut local_read) = (self.local.clone(), Instant::now());
         let mut sweeper = self
@@ -360,6 +397,7 @@ impl Instance {
             .map(|memory| Sweeper::new(memory.clone(), Arc::clone(&self.occupancy), clock::now()));
         while !stop.load(Ordering::Acquire) {
             std::thread::sleep(SUPERVISION);
+            watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
             metadata.check(&self.classifier);
             if let Some(sweeper) = &mut sweeper {
                 sweeper.sweep(clock::now());
@@ -435,6 +473,7 @@ impl Instance {
         self.stop.store(true, Ordering::Release);
         let finished = finish(self.workers);
         drop(self.exporter);
+        drop(self.janitor);
         drop(self.device);
         if finished.is_ok() {
             tracing::info!("stopped; everything is undone");

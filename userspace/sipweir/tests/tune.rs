@@ -334,8 +334,9 @@ fn instance(services: &[(&str, f64, u64)]) -> String {
 fn the_rate_of_a_running_instance_is_taken_from_its_socket() {
     let socket = file("socket");
     let ask = |more: &str| format!("--instance {} --peak-load 3 --max-wait 0.2 {more}", socket.display());
+    let at = sipweir::config::Control { socket: socket.clone(), ..Default::default() };
     let serve =
-        |status: String| Control::bind(&socket).expect("bind").serve(move || status.clone()).expect("thread");
+        |status: String| Control::bind(&at).expect("bind").serve(move || status.clone()).expect("thread");
 
     let (said, _) = refusal(&ask(""), 1);
     assert!(said.contains("no sipweir answers on"), "{said}");

@@ -36,7 +36,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 14] = [
+const PACKAGES: [Package; 15] = [
     Package {
         name: "clang",
         why: "compiles the BPF programs",
@@ -97,6 +97,12 @@ const PACKAGES: [Package; 14] = [
         why: "Sofia-SIP, the other SIP stack that the end-to-end tests guard",
         purpose: Purpose::EndToEnd,
         sign: Sign::Header("sofia-sip-1.12/sofia-sip/nua.h"),
+    },
+    Package {
+        name: "systemd",
+        why: "checks the unit file, and knows groups of system calls; it is not started",
+        purpose: Purpose::EndToEnd,
+        sign: Sign::Executable("systemd-analyze"),
     },
     Package {
         name: "clang-format",
@@ -214,7 +220,7 @@ mod tests {
         let packages: Vec<&Package> = PACKAGES.iter().filter(|p| p.purpose == Purpose::EndToEnd).collect();
         assert_eq!(
             apt_line(&packages),
-            "apt-get install -y --no-install-recommends sip-tester kamailio libsofia-sip-ua-dev"
+            "apt-get install -y --no-install-recommends sip-tester kamailio libsofia-sip-ua-dev systemd"
         );
     }
 

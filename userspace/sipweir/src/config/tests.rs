@@ -317,3 +317,16 @@ fn a_peer_of_the_wrong_type_or_with_an_unknown_key_hides_no_other_problem() {
     ];
     assert_eq!(keys(&text), expected);
 }
+
+#[test]
+fn the_control_socket_has_permissions_in_octal_digits_and_a_group() {
+    let control = |lines: &str| format!("{LEAST}[control]\n{lines}\n");
+    let config =
+        Config::parse("test.toml", &control("mode = \"600\"\ngroup = \"telecom\"")).expect("valid").control;
+    assert_eq!((config.mode.0, config.group.as_deref()), (0o600, Some("telecom")));
+    let config = Config::parse("test.toml", LEAST).expect("valid").control;
+    assert_eq!((config.mode.0, config.group), (0o660, None));
+    for wrong in ["\"0888\"", "\"rw\"", "\"7777\"", "\"+660\"", "\"66\"", "432"] {
+        assert_eq!(keys(&control(&format!("mode = {wrong}"))), ["control.mode"], "{wrong}");
+    }
+}

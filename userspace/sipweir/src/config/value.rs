@@ -305,6 +305,22 @@ impl<'de> Deserialize<'de> for Seed {
     }
 }
 
+/// Permissions of a file in octal digits, `"0660"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let is_octal =
+            (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+        mode.map(Self).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} are no permissions in octal digits such as \"0660\""))
+        })
+    }
+}
+
 /// A number that makes a call an emergency call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmergencyNumber(pub sip::Number);

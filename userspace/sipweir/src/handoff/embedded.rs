@@ -20,6 +20,7 @@ use crossbeam_utils::sync::{Parker, Unparker};
 use overload::Places;
 use sip::{Checksum, Datagram, Marker};
 
+use crate::capabilities;
 use crate::clock;
 use crate::counters::Outcome;
 use crate::processor::{Processor, Replies, Request};
@@ -110,6 +111,7 @@ impl Exchange {
         let unparker = parker.unparker().clone();
         let side = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            capabilities::renounce_all_of_thread();
             let _alive = AliveGuard { shared: &side, wake: &wake };
             while !side.stop.load(Ordering::Acquire) {
                 match side.requests.pop() {

@@ -28,7 +28,7 @@
 //! device and cannot be handed over.
 
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,6 +57,14 @@ const UP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often the state is looked at meanwhile: short against what a person notices, long against a request (10 µs).
 const UP_POLL: Duration = Duration::from_millis(1);
 
+/// How long a claim that somebody holds is waited for: a janitor that removes the pair of an instance that has just died holds
+/// it, and the kernel takes some tens of milliseconds for that, longer under load. Longer would only delay the message about
+/// a second instance.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often it is tried meanwhile.
+const CLAIM_POLL: Duration = Duration::from_millis(5);
+
 /// One end of the pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -78,7 +86,7 @@ pub struct Handoff {
     /// Of the namespace of the pair, so that removal works from any thread; `None` once removed.
     links: Option<Links>,
     /// Held while this process owns the pair; the kernel lets it go when the process dies, however it dies.
-    _claim: OwnedFd,
+    claim: OwnedFd,
 }
 
 impl Handoff {
@@ -118,7 +126,7 @@ impl Handoff {
             }
         };
         // From here on, dropping the value removes the pair.
-        let mut handoff = Self { transmit, receive, queues, taken_over, links: None, _claim: claim };
+        let mut handoff = Self { transmit, receive, queues, taken_over, links: None, claim };
         let set_up = handoff.set_up(&mut links, &alias, nic.index);
         handoff.links = Some(links);
         set_up.map(|()| handoff)
@@ -148,6 +156,28 @@ impl Handoff {
     /// fine.
     pub fn remove(mut self) -> Result<(), Error> {
         self.delete()
+    }
+
+    /// Held while this process owns the pair. A process that is to remove it afterwards must hold it too, until it has.
+    pub fn claim(&self) -> BorrowedFd<'_> {
+        self.claim.as_fd()
+    }
+
+    /// Leaves the removal to another process: dropping the value does nothing any more.
+    pub fn leave_removal(&mut self) {
+        self.links = None;
+    }
+
+    /// Deletes the pair whose transmit end has that name, for the process that it was left to. A pair that is gone already is
+    /// fine; a device that merely has the name is not touched.
+    pub fn remove_left(transmit: &str) -> Result<(), Error> {
+        let mut links = Links::open()?;
+        match links.by_name(transmit)? {
+            Some(link) if alias_of(&link).starts_with(ALIAS_MARK) => {
+                links.delete(&format!("delete the hand-off device {transmit}"), link.header.index)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What a crash leaves behind: the devices stay, the claim goes.
@@ -247,10 +277,14 @@ fn claim(nic: &Interface) -> Result<OwnedFd, Error> {
         .map_err(refused)?;
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(refused)?;
-    match bind(&socket, &name) {
-        Ok(()) => Ok(socket),
-        Err(Errno::ADDRINUSE) => Err(Error::InUse { nic: nic.name.clone() }),
-        Err(errno) => Err(refused(errno)),
+    let deadline = Instant::now() + CLAIM_TIMEOUT;
+    loop {
+        match bind(&socket, &name) {
+            Ok(()) => return Ok(socket),
+            Err(Errno::ADDRINUSE) if Instant::now() < deadline => thread::sleep(CLAIM_POLL),
+            Err(Errno::ADDRINUSE) => return Err(Error::InUse { nic: nic.name.clone() }),
+            Err(errno) => return Err(refused(errno)),
+        }
     }
 }
 
