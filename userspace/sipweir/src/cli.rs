@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
-use crate::{classify, control, demo, experiment, log, model, netdev, run, simulate, tune};
+use crate::{classify, control, demo, experiment, generate, log, model, netdev, run, simulate, tune};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -60,6 +60,9 @@ enum Command {
     Simulate(simulate::Args),
     /// Recommend thresholds, share and `max_wait` for a server, its peak and your limits.
     Tune(tune::Args),
+    /// Make manual pages, completions, and the reference of the configuration.
+    #[command(subcommand, hide = true)]
+    Generate(generate::What),
     /// Wait until standard input ends, and remove a hand-off device.
     #[command(name = janitor::COMMAND, hide = true)]
     Janitor {
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         },
         Command::Simulate(args) => simulate::main(&args),
         Command::Tune(args) => tune::main(&args),
+        Command::Generate(what) => environment(generate::main(&what)),
         Command::Janitor { device } => environment(janitor::main(&device)),
     }
 }

@@ -9,6 +9,7 @@ mod capture;
 mod check;
 mod limits;
 mod monitor;
+mod notation;
 mod peer;
 mod read;
 mod value;
@@ -23,10 +24,11 @@ pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Mode, Network, Rate
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The whole configuration of one instance: one interface, one or more services on it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct Config {
     /// Network interface that the SIP packets come in by.
     pub interface: String,
@@ -61,7 +63,7 @@ pub struct Config {
 }
 
 /// Attachment and kernel-side choices.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Xdp {
     /// `auto` (default): native if the driver can, else generic.
@@ -80,7 +82,7 @@ pub struct Xdp {
 }
 
 /// Where in the receive path the program runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum XdpMode {
     /// Native if the driver has it, generic otherwise; what was obtained is reported.
@@ -93,7 +95,7 @@ pub enum XdpMode {
 }
 
 /// Fate of what is not SIP.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotSip {
     /// The server may answer it as it likes.
@@ -104,7 +106,7 @@ pub enum NotSip {
 }
 
 /// Threads: one worker per RX queue of the interface.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Workers {
     /// CPU cores, one per RX queue, in queue order. Default: the cores of the machine from the last one
@@ -115,7 +117,7 @@ pub struct Workers {
 }
 
 /// Behaviour of a worker without work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idle {
     /// Sleep in poll(2): no CPU when idle, some microseconds more delay.
@@ -126,7 +128,7 @@ pub enum Idle {
 }
 
 /// UMEM and rings of one NIC queue. All counts are frames; ring sizes are powers of two.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Frames {
     /// Frames per queue. Memory per queue is `count * size`. Too few: start is refused with the sum.
@@ -166,7 +168,7 @@ impl Default for Frames {
 }
 
 /// The transaction table.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Transactions {
     /// MiB, a power of two up to 256; 0: no table, and copies are known by their marker only. One MiB remembers
@@ -189,7 +191,7 @@ impl Transactions {
 }
 
 /// Requests that are never shed, beside those that say so themselves (`urn:service:sos`, Resource-Priority).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Privileges {
     /// User parts of Request-URIs that make an emergency call, such as "112"; none by default.
@@ -213,7 +215,7 @@ impl Privileges {
 }
 
 /// The control socket.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Control {
     /// Path of the Unix socket. Its directory is made if missing.
@@ -232,7 +234,7 @@ impl Default for Control {
 }
 
 /// One guarded service and the server behind it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct Service {
     /// Local addresses and UDP ports, `"192.0.2.1:5060"`, `"[2001:db8::1]:5060"` or `"*:5060"` for any.
     pub listen: Listen,
@@ -290,7 +292,7 @@ fn default_initial_rate() -> f64 {
 }
 
 /// Kinds of hand-off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandoffKind {
     /// An unmodified server on this host, reached through the kernel's IP stack.
@@ -312,7 +314,7 @@ impl HandoffKind {
 
 /// The overload gate of a service. Thresholds are messages (`700`) or time at the measured service rate
 /// (`"350ms"`), split evenly among the workers.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Gate {
     /// Which gate. Default `hysteretic`.
@@ -358,7 +360,7 @@ impl Gate {
 }
 
 /// Kinds of gate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
     /// Two thresholds and a discard level: M|G|1|<L,H>|B.
@@ -392,7 +394,7 @@ impl GateKind {
 }
 
 /// Stateless replies for originals that are shed.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reply {
     /// Status code: 503 (default), 500 or 480, or 0 for silence.
@@ -424,7 +426,7 @@ impl Default for Reply {
 }
 
 /// The local server of a `kernel` hand-off.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Server {
     /// Messages that may wait in the server's own receive queue. Too small: the server idles between two
@@ -443,7 +445,7 @@ impl Default for Server {
 
 /// The answering processor that ships with sipweir: answers every request after a service time. For demos,
 /// trials and measurements; programs bring their own through `sipweir::processor::Processor`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Embedded {
     /// Requests per second that it serves. Default 2000.
@@ -471,7 +473,7 @@ impl Default for Embedded {
 }
 
 /// Laws of the embedded processor's service time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceTime {
     /// Every request takes the mean.

@@ -38,6 +38,7 @@ pub mod classify;
 pub mod cli;
 pub mod demo;
 pub mod experiment;
+pub mod generate;
 pub mod model;
 pub mod simulate;
 pub mod tune;

@@ -17,7 +17,7 @@ mod quiet_services;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 
 use crate::packages::Purpose;
@@ -77,6 +77,8 @@ enum Command {
     /// Hostile input: the XDP program against the classifier of user space over ten million messages, or with
     /// --targets the coverage-guided fuzz targets.
     Fuzz(fuzz::Options),
+    /// Make docs/configuration.md from the types of the configuration.
+    Docs,
     /// What CI runs: setup, fmt --check, lint, test, kernel. The fuzz targets run as ordinary tests there.
     Ci,
 }
@@ -104,6 +106,7 @@ fn run(command: Command) -> Result<()> {
         Command::Verify => verify(),
         Command::Kernel => kernel::run(),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Docs => docs(),
         Command::Ci => {
             setup()?;
             fmt(true)?;
@@ -115,7 +118,12 @@ fn run(command: Command) -> Result<()> {
 }
 
 fn setup() -> Result<()> {
-    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd, Purpose::Format])?;
+    packages::ensure(&[
+        Purpose::Build,
+        Purpose::Namespaces,
+        Purpose::EndToEnd,
+        Purpose::Format,
+    ])?;
     if kernel::POSSIBLE { packages::ensure(&[Purpose::Kernel]) } else { Ok(()) }
 }
 
@@ -181,6 +189,13 @@ fn fmt(check: bool) -> Result<()> {
 fn lint() -> Result<()> {
     packages::ensure(&[Purpose::Build])?;
     cargo::Cargo::new(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
+}
+
+fn docs() -> Result<()> {
+    packages::ensure(&[Purpose::Build])?;
+    let page = cargo::Cargo::new(["run", "--package", "sipweir", "--", "generate", "reference"]).output()?;
+    let file = cargo::workspace_root().join("docs/configuration.md");
+    std::fs::write(&file, page).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn verify() -> Result<()> {

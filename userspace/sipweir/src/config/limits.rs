@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -14,7 +15,7 @@ use crate::prefix::Prefix;
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
 /// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and
 /// never refused; below capacity nothing is lost by it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// BYE, PRACK and requests with a To tag. Default 60 % of the rate, above which those of calls that were admitted

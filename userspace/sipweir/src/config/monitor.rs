@@ -1,11 +1,12 @@
 //! Whether a service is guarded or only watched, and which classes of it.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
 use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
 use sip::Class;
 
 /// What sipweir does for a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceMode {
     /// It guards the service.
