@@ -13,6 +13,7 @@
 //! | `memory` | sipweir alone | the memory formula of `docs/operations.md` |
 //! | `log` | callers – sipweir (– server) | changes of state as text, JSON and for the journal; a reader that hangs holds nobody up |
 //! | `privileges` | callers – sipweir – server | no capability after set-up; as by its unit file: user, seccomp, address families |
+//! | `recipes` | callers – sipweir – server | the files that `docs/recipes.md` prints |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -31,6 +32,7 @@ mod memory;
 mod monitor;
 mod namespaces;
 mod privileges;
+mod recipes;
 mod side_door;
 mod stacks;
 mod starvation;
