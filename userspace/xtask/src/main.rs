@@ -8,6 +8,7 @@
 
 mod cargo;
 mod command;
+mod deb;
 mod format;
 mod fuzz;
 mod kernel;
@@ -77,9 +78,11 @@ enum Command {
     /// Hostile input: the XDP program against the classifier of user space over ten million messages, or with
     /// --targets the coverage-guided fuzz targets.
     Fuzz(fuzz::Options),
+    /// A Debian package of the program, its unit, example configuration, manual pages and completions, in out/deb.
+    Deb(deb::Options),
     /// Make docs/configuration.md from the types of the configuration.
     Docs,
-    /// What CI runs: setup, fmt --check, lint, test, kernel. The fuzz targets run as ordinary tests there.
+    /// What CI runs: setup, fmt --check, lint, test, deb --try, kernel. The fuzz targets run as ordinary tests there.
     Ci,
 }
 
@@ -106,12 +109,14 @@ fn run(command: Command) -> Result<()> {
         Command::Verify => verify(),
         Command::Kernel => kernel::run(),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Deb(options) => deb::run(&options),
         Command::Docs => docs(),
         Command::Ci => {
             setup()?;
             fmt(true)?;
             lint()?;
             test(&["--no-fail-fast".to_owned()])?;
+            deb::run(&deb::Options::of_tests())?;
             if kernel::POSSIBLE { kernel::run() } else { Ok(()) }
         }
     }
@@ -123,6 +128,7 @@ fn setup() -> Result<()> {
         Purpose::Namespaces,
         Purpose::EndToEnd,
         Purpose::Format,
+        Purpose::Package,
     ])?;
     if kernel::POSSIBLE { packages::ensure(&[Purpose::Kernel]) } else { Ok(()) }
 }

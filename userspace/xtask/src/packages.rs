@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Format,
     /// Booting another kernel.
     Kernel,
+    /// Making a Debian package.
+    Package,
 }
 
 /// A Debian package and how one sees that it is there.
@@ -36,7 +38,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 15] = [
+const PACKAGES: [Package; 17] = [
     Package {
         name: "clang",
         why: "compiles the BPF programs",
@@ -103,6 +105,18 @@ const PACKAGES: [Package; 15] = [
         why: "checks the unit file, and knows groups of system calls; it is not started",
         purpose: Purpose::EndToEnd,
         sign: Sign::Executable("systemd-analyze"),
+    },
+    Package {
+        name: "binutils",
+        why: "strips the program",
+        purpose: Purpose::Package,
+        sign: Sign::Executable("strip"),
+    },
+    Package {
+        name: "dpkg",
+        why: "makes and tries the package",
+        purpose: Purpose::Package,
+        sign: Sign::Executable("dpkg-deb"),
     },
     Package {
         name: "clang-format",
