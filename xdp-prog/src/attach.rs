@@ -7,12 +7,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Xdp, XdpFlags};
 
 use crate::error::{EBUSY, EEXIST, ENODEV, EPERM};
 use crate::link::create_xdp_link;
-use crate::{Classifier, Error};
+use crate::{Classifier, Error, program_name};
 
 /// The mode to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -151,6 +150,5 @@ fn program_on(program: BorrowedFd<'_>, ifindex: i32) -> String {
     let Some(id) = ids.into_iter().find(|&id| id != 0) else {
         return "which is already gone".to_owned();
     };
-    let name = ProgInfoIter::default().find(|info| info.id == id);
-    name.map_or_else(|| format!("id {id}"), |info| format!("id {id}, `{}`", info.name.to_string_lossy()))
+    program_name(id).map_or_else(|| format!("id {id}"), |name| format!("id {id}, `{name}`"))
 }

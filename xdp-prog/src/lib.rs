@@ -37,6 +37,7 @@ mod link;
 mod load;
 mod locals;
 mod meta;
+mod probe;
 mod settings;
 mod side_door;
 mod skeleton;
@@ -48,6 +49,7 @@ pub use counters::{CounterReader, Counters};
 pub use error::Error;
 pub use load::Classifier;
 pub use meta::Meta;
+pub use probe::{missing_types, program_name};
 pub use settings::{
     EMERGENCY_NUMBERS_MAX, FRAME_LEN_MAX, FRAME_LEN_MIN, HASH_KEY_WORDS, HashKey, LINK_ADDRESSES_MAX,
     PROBERS_MAX, ServiceAddress, Settings,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
@@ -27,6 +28,9 @@ pub struct Interface {
     pub rx_queues: u32,
     /// The driver, or for a virtual device its kind ("veth").
     pub driver: Option<String>,
+    /// Its device on a bus, such as `/sys/bus/pci/devices/0000:00:03.0`; `None` for a virtual one. The bus is the same
+    /// in every network namespace, unlike `/sys/class/net`.
+    pub bus_device: Option<PathBuf>,
     /// Its addresses, IPv4 first.
     pub addresses: Vec<IpAddr>,
 }
@@ -63,6 +67,7 @@ impl Interface {
             carrier: link.header.flags.contains(LinkFlags::LowerUp),
             rx_queues,
             driver: driver_of(&link),
+            bus_device: bus_device_of(&link),
             addresses: links.addresses(index)?,
         })
     }
@@ -83,11 +88,28 @@ pub fn addresses_of_host() -> Result<Vec<IpAddr>, Error> {
     Links::open()?.local_and_broadcast()
 }
 
-/// What Ethernet carries unless told otherwise (IEEE 802.3), in bytes.
-const ETHERNET_MTU: u32 = 1500;
+/// Whether filters of traffic control stand at the entrance of a device.
+///
+/// # Errors
+///
+/// When the kernel does not answer.
+pub fn has_ingress_filters(index: u32) -> Result<bool, Error> {
+    Links::open()?.has_ingress_filters(index)
+}
 
-/// The kind of a virtual device, or the driver bound to the device's parent on its bus. The bus is the same in every
-/// network namespace, unlike `/sys/class/net`.
+/// Whether the kernel can make veth devices. Nothing is made.
+///
+/// # Errors
+///
+/// [`Error::Permission`] without CAP_NET_ADMIN; when the kernel does not answer.
+pub fn can_make_veth() -> Result<bool, Error> {
+    Links::open()?.can_make_veth()
+}
+
+/// What Ethernet carries unless told otherwise (IEEE 802.3), in bytes.
+pub(super) const ETHERNET_MTU: u32 = 1500;
+
+/// The kind of a virtual device, or the driver bound to the device's parent on its bus.
 fn driver_of(link: &LinkMessage) -> Option<String> {
     let kind = attribute(link, |attribute| match attribute {
         LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
@@ -97,15 +119,20 @@ fn driver_of(link: &LinkMessage) -> Option<String> {
         _ => None,
     });
     kind.or_else(|| {
-        let bus = attribute(link, |attribute| match attribute {
-            LinkAttribute::ParentDevBusName(bus) => Some(bus),
-            _ => None,
-        })?;
-        let device = attribute(link, |attribute| match attribute {
-            LinkAttribute::ParentDevName(device) => Some(device),
-            _ => None,
-        })?;
-        let driver = fs::read_link(format!("/sys/bus/{bus}/devices/{device}/driver")).ok()?;
+        let driver = fs::read_link(bus_device_of(link)?.join("driver")).ok()?;
         Some(driver.file_name()?.to_string_lossy().into_owned())
     })
+}
+
+/// The parent of the device on its bus.
+fn bus_device_of(link: &LinkMessage) -> Option<PathBuf> {
+    let bus = attribute(link, |attribute| match attribute {
+        LinkAttribute::ParentDevBusName(bus) => Some(bus),
+        _ => None,
+    })?;
+    let device = attribute(link, |attribute| match attribute {
+        LinkAttribute::ParentDevName(device) => Some(device),
+        _ => None,
+    })?;
+    Some(Path::new("/sys/bus").join(bus).join("devices").join(device))
 }

@@ -7,10 +7,12 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressSco
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
+use netlink_packet_route::tc::{TcHandle, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 
 use super::Error;
+use super::interface::ETHERNET_MTU;
 use super::netlink::{ANSWER_TIMEOUT, Socket};
 
 /// The route family of the network namespace in which it was opened.
@@ -113,6 +115,35 @@ impl Links {
             }
         }
         Ok(found)
+    }
+
+    /// Whether filters of traffic control stand at the entrance of the device with that index.
+    pub(super) fn has_ingress_filters(&mut self, index: u32) -> Result<bool, Error> {
+        let mut message = TcMessage::with_index(index.cast_signed());
+        // `TC_H_CLSACT` and `TC_H_MIN_INGRESS`, the entrance of both kinds of queueing discipline that stand there.
+        message.header.parent = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };
+        let request = RouteNetlinkMessage::GetTrafficFilter(message);
+        match self.socket.exchange("list the filters of traffic control", request, NLM_F_DUMP) {
+            // No such discipline, or a kernel without traffic control.
+            Err(error) if matches!(error.errno(), Some(Errno::INVAL | Errno::NODEV | Errno::OPNOTSUPP)) => {
+                Ok(false)
+            }
+            answers => Ok(!answers?.is_empty()),
+        }
+    }
+
+    /// Whether the kernel can make veth devices, asked by a request that it must refuse: so many queues no device has. Like
+    /// a real one it makes the kernel load the module.
+    pub(super) fn can_make_veth(&mut self) -> Result<bool, Error> {
+        match self.create_veth(["swprobe0", "swprobe1"], ETHERNET_MTU, u32::MAX) {
+            Err(Error::NoVeth) => Ok(false),
+            Err(Error::Refused { source: Errno::INVAL, .. }) => Ok(true),
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.delete_by_name("delete the device that was made by way of trial", "swprobe0")?;
+                Ok(true)
+            }
+        }
     }
 
     /// Makes a veth pair, each end with `queues` queues in both directions.

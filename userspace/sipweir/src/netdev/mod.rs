@@ -10,18 +10,24 @@
 
 mod error;
 mod ethtool;
+mod generic;
 mod handoff;
 mod interface;
 mod link;
 pub(crate) mod netlink;
+mod nftables;
 mod stack;
 mod sysctl;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod xdp;
 
 pub use error::Error;
+pub use ethtool::{Channels, Ethtool, Offloads, Rings};
 pub use handoff::{Endpoint, Handoff};
-pub use interface::{Interface, addresses_of_host};
+pub use interface::{Interface, addresses_of_host, can_make_veth, has_ingress_filters};
+pub use nftables::{ChainName, Firewall, InputRule, Pattern, Question};
 pub use stack::Stack;
+pub use xdp::{XdpFeatures, xdp_programs};
