@@ -14,6 +14,7 @@
 //! | `log` | callers – sipweir (– server) | changes of state as text, JSON and for the journal; a reader that hangs holds nobody up |
 //! | `privileges` | callers – sipweir – server | no capability after set-up; as by its unit file: user, seccomp, address families |
 //! | `recipes` | callers – sipweir – server | the files that `docs/recipes.md` prints |
+//! | `doctor` | callers – server | what is wrong with host and interface is found, with exit status and command; so after a failed start |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -24,6 +25,7 @@
 //! ```
 
 mod commands;
+mod doctor;
 mod failures;
 mod guard;
 mod guarded;

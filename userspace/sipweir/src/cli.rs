@@ -1,7 +1,7 @@
 //! The command line: what each command is called with, what it prints, and its exit status.
 //!
 //! Exit status: 0 fine, 1 the environment refused (interface, privileges, a running instance), 2 the call or
-//! the configuration is wrong.
+//! the configuration is wrong. Of `doctor` 0 fine, 1 warnings, 2 sipweir will not work on this host.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
-use crate::{classify, control, demo, experiment, generate, log, model, netdev, run, simulate, tune};
+use crate::{classify, control, demo, doctor, experiment, generate, log, model, netdev, run, simulate, tune};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -38,6 +38,8 @@ enum Command {
         /// Configuration file.
         file: PathBuf,
     },
+    /// Say whether this host is ready, and what to change where it is not.
+    Doctor(doctor::Args),
     /// Show what a running instance does.
     Status {
         /// As JSON.
@@ -91,6 +93,7 @@ pub fn main() -> ExitCode {
             }
             Err(error) => fail(USAGE, &*error),
         },
+        Command::Doctor(args) => doctor::main(&args),
         Command::Status { json, socket } => match control::ask_status(&socket) {
             Ok(status) if json => environment(print_json(&status)),
             Ok(status) => environment(print_text(&status.text())),
@@ -130,13 +133,25 @@ fn guard(file: &Path, format: log::Format) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{}", in_full(&error));
+            explain(&error, &config);
             ExitCode::from(ENVIRONMENT)
         }
     }
 }
 
+/// What the doctor has to say about a start that failed.
+fn explain(error: &anyhow::Error, config: &Config) {
+    let findings = doctor::consult(error, config);
+    if !findings.is_empty() {
+        eprintln!(
+            "sipweir: what may be the reason (`sipweir doctor` looks at everything):\n{}",
+            findings.trim_end()
+        );
+    }
+}
+
 /// Reads a configuration and says everything that is wrong with it.
-fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
+pub(crate) fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
     let config = Config::read(file)?;
     run::check(&config).map_err(|error| format!("{}: {}", file.display(), in_full(&error)))?;
     Ok(config)

@@ -62,6 +62,16 @@ pub struct Config {
     pub service: BTreeMap<String, Service>,
 }
 
+impl Config {
+    /// Whether messages are handed over through the kernel: not by embedded services, nor by those of which all is only
+    /// watched.
+    #[must_use]
+    pub fn needs_handoff_device(&self) -> bool {
+        let mut services = self.service.values();
+        services.any(|service| service.handoff == HandoffKind::Kernel && !service.monitored().is_all())
+    }
+}
+
 /// Attachment and kernel-side choices.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -37,6 +37,7 @@ pub mod status;
 pub mod classify;
 pub mod cli;
 pub mod demo;
+pub mod doctor;
 pub mod experiment;
 pub mod generate;
 pub mod model;

@@ -182,6 +182,14 @@ impl Instance {
         let attached = classifier
             .attach(interface.index.cast_signed(), attach_mode)
             .with_context(|| config.interface.clone())?;
+        if let Some(refusal) = attached.native_refusal() {
+            tracing::warn!(
+                %refusal,
+                "the driver refuses the XDP program in native mode, so it runs in generic mode, which costs more; \
+                 `sipweir doctor --interface {}` says what may be the reason",
+                config.interface
+            );
+        }
         let words = xdp_prog::abi::SERVICES_MAX * xdp_prog::abi::QUEUES_MAX;
         let gates =
             Arc::new(MappedWords::map(classifier.gates_fd(), words).context("cannot map the gate words")?);

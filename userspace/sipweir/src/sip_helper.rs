@@ -94,28 +94,45 @@ fn read(path: &std::path::Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
+/// Why it should not be at work on the same host.
+pub const WHY: &str = "Of what sipweir hands over it may drop or rewrite messages, which still count as handed over, and what \
+                       sipweir refuses it never sees, so that firewall rules that rely on it miss calls.";
+
+/// How to find the rules that assign it.
+pub const RULES: &str = "Rules that assign it, and keep it in use, show up in \
+                         `nft list ruleset | grep -e 'ct helper' -e 'type \"sip\"'` and \
+                         `iptables-save -t raw | grep 'helper sip'`; delete them first.";
+
+/// Ends its automatic use.
+pub const STOP_AUTOMATIC: &str = "sysctl -w net.netfilter.nf_conntrack_helper=0";
+
+impl SipHelper {
+    /// What was found, as a sentence.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let state = if self.is_module { "loaded" } else { "built into this kernel and at work" };
+        format!("the kernel's SIP helper {HELPER} is {state}.")
+    }
+
+    /// The command that unloads it, if it can be.
+    #[must_use]
+    pub fn unload(&self) -> Option<String> {
+        let nat = if self.has_nat_module { "nf_nat_sip " } else { "" };
+        self.is_module.then(|| format!("modprobe -r {nat}{HELPER}"))
+    }
+}
+
 impl fmt::Display for SipHelper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = if self.is_module { "loaded" } else { "built into this kernel and at work" };
-        write!(
-            f,
-            "the kernel's SIP helper {HELPER} is {state}. Of what sipweir hands over it may drop or rewrite messages, which \
-             still count as handed over, and what sipweir refuses it never sees, so that firewall rules that rely on it \
-             miss calls."
-        )?;
+        write!(f, "{} {WHY}", self.state())?;
         if self.is_automatic {
-            f.write_str(" Stop its automatic use: `sysctl -w net.netfilter.nf_conntrack_helper=0`.")?;
+            write!(f, " Stop its automatic use: `{STOP_AUTOMATIC}`.")?;
         }
-        if self.is_module {
-            let nat = if self.has_nat_module { "nf_nat_sip " } else { "" };
-            write!(f, " Unload it: `modprobe -r {nat}{HELPER}`.")?;
+        if let Some(command) = self.unload() {
+            write!(f, " Unload it: `{command}`.")?;
         }
         if !self.is_automatic {
-            f.write_str(
-                " Rules that assign it, and keep it in use, show up in \
-                 `nft list ruleset | grep -e 'ct helper' -e 'type \"sip\"'` and `iptables-save -t raw | grep 'helper sip'`; \
-                 delete them first.",
-            )?;
+            write!(f, " {RULES}")?;
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 17] = [
+const PACKAGES: [Package; 18] = [
     Package {
         name: "clang",
         why: "compiles the BPF programs",
@@ -81,6 +81,12 @@ const PACKAGES: [Package; 17] = [
         why: "sets the queues of a network device",
         purpose: Purpose::Namespaces,
         sign: Sign::Executable("ethtool"),
+    },
+    Package {
+        name: "nftables",
+        why: "makes the firewall rules that `sipweir doctor` is tested with",
+        purpose: Purpose::EndToEnd,
+        sign: Sign::Executable("nft"),
     },
     Package {
         name: "sip-tester",

@@ -75,10 +75,7 @@ impl Plan {
     pub(super) fn new(config: &Config, queues: u32) -> anyhow::Result<Self> {
         let frames = &config.frames;
         let port = port_config(frames, config.xdp.zero_copy);
-        let kernel_handoff = config
-            .service
-            .values()
-            .any(|service| service.handoff == HandoffKind::Kernel && !service.monitored().is_all());
+        let kernel_handoff = config.needs_handoff_device();
         let lanes = config.service.len() as u32;
         let tx_egress = if kernel_handoff { frames.ring_tx } else { 0 };
         // What is left after rings and the least number of places is for originals, shared by the lanes.
