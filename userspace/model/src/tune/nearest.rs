@@ -91,6 +91,11 @@ impl Limit {
     const GIVEN: [Self; 6] =
         [Self::ReplyCost, Self::ReplyTime, Self::BaseLoad, Self::PeakLoad, Self::PeakRate, Self::ServiceRate];
 
+    /// What is given, in the order in which it is given up together: a lower peak would leave a faster server below the loads
+    /// that the models take, and a server that is fast enough needs no lower peak.
+    const GIVEN_UP: [Self; 6] =
+        [Self::ReplyCost, Self::ReplyTime, Self::BaseLoad, Self::ServiceRate, Self::PeakLoad, Self::PeakRate];
+
     /// The option's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -233,7 +238,7 @@ pub(super) fn impossible(demand: &Demand) -> Result<Impossible, ParameterError> 
     }
     let mut relaxed = demand.clone();
     let mut given_up = Vec::new();
-    for limit in Limit::WISHES.into_iter().chain(Limit::GIVEN) {
+    for limit in Limit::WISHES.into_iter().chain(Limit::GIVEN_UP) {
         if let Some(wanted) = limit.wanted(demand) {
             relaxed = limit.set(&relaxed, limit.easiest(&relaxed));
             given_up.push((limit, wanted));
