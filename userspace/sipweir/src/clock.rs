@@ -19,6 +19,13 @@ pub fn epoch() -> u64 {
     since_1970.saturating_add(time.tv_nsec.unsigned_abs()).saturating_sub(now())
 }
 
+/// Nanoseconds that the calling thread has run on a CPU.
+#[must_use]
+pub fn thread_cpu() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
 /// Sleeps until the clock reads `at_ns`; returns at once if that is past.
 pub fn sleep_until(at_ns: u64) {
     let time = Timespec {

@@ -3,7 +3,11 @@
 //! INVARIANT: for each class, received = sum over outcomes + waiting. The worker counts a message as received
 //! when it leaves its RX ring or the side door's socket, and gives it exactly one [`Outcome`] when it leaves the worker.
 
+mod wait;
+
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use wait::{WAIT_BUCKETS, WaitHistogram, wait_bounds_s};
 
 use sip::{Class, HandoffError, NoReply};
 
@@ -202,6 +206,11 @@ impl From<HandoffError> for Outcome {
 pub struct Count(AtomicU64);
 
 impl Count {
+    /// A count that has counted nothing, where `Default` cannot be called.
+    const fn zero() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds `n`; only the owning worker may.
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -228,6 +237,7 @@ pub struct LaneCounters {
     received: [Count; CLASSES],
     above_cap: [Count; CLASSES],
     outcomes: [[Count; OUTCOMES]; CLASSES],
+    waits: [WaitHistogram; CLASSES],
     /// Messages waiting in sipweir.
     pub waiting: Count,
     /// Originals that would wait or be at the server if they were not only watched.
@@ -268,9 +278,10 @@ pub struct LaneCounters {
 impl Default for LaneCounters {
     fn default() -> Self {
         Self {
-            received: [const { Count(AtomicU64::new(0)) }; CLASSES],
-            above_cap: [const { Count(AtomicU64::new(0)) }; CLASSES],
-            outcomes: [const { [const { Count(AtomicU64::new(0)) }; OUTCOMES] }; CLASSES],
+            received: [const { Count::zero() }; CLASSES],
+            above_cap: [const { Count::zero() }; CLASSES],
+            outcomes: [const { [const { Count::zero() }; OUTCOMES] }; CLASSES],
+            waits: std::array::from_fn(|_| WaitHistogram::default()),
             waiting: Count::default(),
             would_wait: Count::default(),
             at_server: Count::default(),
@@ -308,6 +319,18 @@ impl LaneCounters {
         self.outcomes[class as usize][outcome as usize].add(1);
     }
 
+    /// Counts how long a message waited that the server was given.
+    pub fn waited(&self, class: Class, waited_ns: u64) {
+        self.waits[class as usize].add(waited_ns);
+        self.wait_ns_max.set(self.wait_ns_max.get().max(waited_ns));
+    }
+
+    /// How long messages of a class have waited.
+    #[must_use]
+    pub fn waits_of(&self, class: Class) -> &WaitHistogram {
+        &self.waits[class as usize]
+    }
+
     /// Messages of a class taken in so far.
     #[must_use]
     pub fn received_of(&self, class: Class) -> u64 {
@@ -339,6 +362,29 @@ impl LaneCounters {
     }
 }
 
+/// The kernel's counters of one AF_XDP socket that have no place elsewhere (`afxdp::SocketStatistics`).
+#[derive(Debug, Default)]
+pub struct SocketCounters {
+    /// Packets dropped for want of a frame, or because they were longer than one.
+    pub rx_dropped: Count,
+    /// Invalid addresses in the fill ring.
+    pub rx_invalid_descs: Count,
+    /// Invalid descriptors in the TX ring.
+    pub tx_invalid_descs: Count,
+    /// How often the TX ring was found empty; no loss.
+    pub tx_ring_empty_descs: Count,
+}
+
+impl SocketCounters {
+    /// Takes over what the kernel says.
+    pub fn set(&self, statistics: &afxdp::SocketStatistics) {
+        self.rx_dropped.set(statistics.rx_dropped);
+        self.rx_invalid_descs.set(statistics.rx_invalid_descs);
+        self.tx_invalid_descs.set(statistics.tx_invalid_descs);
+        self.tx_ring_empty_descs.set(statistics.tx_ring_empty_descs);
+    }
+}
+
 /// Counters of one worker that belong to no service.
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
@@ -366,6 +412,10 @@ pub struct WorkerCounters {
     pub ring_full: [Count; afxdp::RINGS],
     /// Packets that the kernel dropped since no frame was free: priority isolation broke. Always 0.
     pub fill_ring_empty: Count,
+    /// Per ring, and at last the hand-off device's socket: what else the kernel counts for an AF_XDP socket.
+    pub sockets: [SocketCounters; afxdp::RINGS + 1],
+    /// Time that the worker's thread has run on a CPU, nanoseconds; brought up to date about once a second.
+    pub cpu_ns: Count,
     /// Refused messages left for the export.
     pub captured: Count,
     /// Of these, messages that were cut to `capture::MESSAGE_BYTES_MAX`.

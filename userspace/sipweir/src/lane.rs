@@ -184,7 +184,7 @@ impl Lane {
             self.mix.handed(class == Class::Original, now_ns);
         }
         self.counters.outcome(class, Outcome::HandedOver);
-        self.counters.wait_ns_max.set(self.counters.wait_ns_max.get().max(waited_ns));
+        self.counters.waited(class, waited_ns);
     }
 
     /// True while originals cannot be served at all.

@@ -9,6 +9,7 @@
 mod door;
 pub(crate) mod janitor;
 mod plan;
+mod programs;
 mod service_manager;
 mod telling;
 mod view;
@@ -45,6 +46,7 @@ use door::Door;
 use janitor::Janitor;
 use plan::{BUSY_RETRY_NS, Plan};
 pub use plan::{check, places};
+use programs::Program;
 use service_manager::Watchdog;
 use telling::Telling;
 use view::View;
@@ -491,9 +493,16 @@ impl Instance {
 
     fn view(&self, config: &Config) -> anyhow::Result<View> {
         let (counters, monitored) = (self.classifier.counter_reader()?, self.classifier.monitored_reader()?);
+        let programs = [
+            Program::new("xdp", self.classifier.program_fd()),
+            Program::new("side_door", self.door.program_fd()),
+        ];
+        let programs =
+            programs.into_iter().collect::<Result<_, _>>().context("cannot hold on to the programs")?;
         Ok(View {
             started: Instant::now(),
             interface: config.interface.clone(),
+            ifindex: self.interface.index,
             mode: status::Mode {
                 handoff_device: self.device.as_ref().map(|device| device.receive().name.clone()),
                 ..self.mode.clone()
@@ -510,6 +519,7 @@ impl Instance {
             transactions: self.transactions.as_ref().map_or(0, |memory| memory.table.words().len() as u64),
             occupancy: Arc::clone(&self.occupancy),
             side_door: self.door.counter_reader()?,
+            programs,
             capture: config
                 .capture
                 .as_ref()

@@ -3,6 +3,9 @@
 //!
 //! The JSON form is a promise: keys are added, not renamed. Counters count from the start of the instance.
 
+mod beside;
+mod service;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use sip::Class;
 
 use crate::counters::{LaneCounters, Outcome, WorkerCounters};
+
+pub use beside::{InterfaceCounters, ProgramCost, SOCKET_NAMES, Socket};
+pub use service::{AtWorker, Wait};
 
 /// A running instance.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -26,6 +32,10 @@ pub struct Status {
     pub mode: Mode,
     /// By name.
     pub services: BTreeMap<String, Service>,
+    /// Upper bounds of the buckets in which waits are counted (`services.NAME.wait.CLASS.buckets`), seconds; the last bucket has
+    /// none.
+    #[serde(default)]
+    pub wait_bounds_s: Vec<f64>,
     /// The transaction table.
     #[serde(default)]
     pub transactions: Transactions,
@@ -37,6 +47,13 @@ pub struct Status {
     /// The export of refused messages, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Capture>,
+    /// What the kernel counts for the guarded interface.
+    #[serde(default)]
+    pub interface_counters: InterfaceCounters,
+    /// What the programs `xdp` and `side_door` cost a run; only what the kernel has timed, which it does while
+    /// `kernel.bpf_stats_enabled` is 1.
+    #[serde(default)]
+    pub programs: BTreeMap<String, ProgramCost>,
     /// Packets seen by the XDP program, each in exactly one row; rows without packets are left out.
     pub kernel: Vec<KernelRow>,
     /// What would have been done with packets that were only watched; in `kernel` they have the reason `monitored`.
@@ -133,6 +150,12 @@ pub struct Service {
     pub above_cap: BTreeMap<String, u64>,
     /// What became of them, by class and outcome.
     pub outcomes: BTreeMap<String, BTreeMap<String, u64>>,
+    /// How long those waited that the server was given, by class.
+    #[serde(default)]
+    pub wait: BTreeMap<String, Wait>,
+    /// The service at each worker, in queue order.
+    #[serde(default)]
+    pub workers: Vec<AtWorker>,
 }
 
 /// A gate.
@@ -221,6 +244,12 @@ pub struct Worker {
     pub bad_descriptors: u64,
     /// Metadata in front of packets that make no sense; above 0 is a bug.
     pub bad_metadata: u64,
+    /// Seconds that its thread has run on a CPU, brought up to date about once a second.
+    #[serde(default)]
+    pub cpu_s: f64,
+    /// What else the kernel counts for its AF_XDP sockets, by ring; `handoff` is the one that sends to the server.
+    #[serde(default)]
+    pub sockets: BTreeMap<String, Socket>,
 }
 
 /// One combination of class, verdict and reason.
@@ -257,12 +286,14 @@ impl Worker {
             fill_ring_empty: counters.fill_ring_empty.get(),
             bad_descriptors: counters.bad_descriptors.get(),
             bad_metadata: counters.bad_metadata.get(),
+            cpu_s: counters.cpu_ns.get() as f64 / 1e9,
+            sockets: beside::sockets(counters),
         }
     }
 }
 
 impl Service {
-    /// Sums the counters of a service's lanes, one per worker.
+    /// A service by the counters of its lanes, one per worker in queue order.
     #[must_use]
     pub fn read(
         listen: Vec<String>,
@@ -271,6 +302,17 @@ impl Service {
         gate: &str,
         lanes: &[Arc<LaneCounters>],
     ) -> Self {
+        let mut service = Self::sum(lanes);
+        service.listen = listen;
+        mode.clone_into(&mut service.mode);
+        handoff.clone_into(&mut service.handoff);
+        gate.clone_into(&mut service.gate.kind);
+        service.workers = (0..).zip(lanes).map(|(queue, lane)| AtWorker::read(queue, lane)).collect();
+        service
+    }
+
+    /// Sums the counters of lanes; what they do not know is left empty.
+    fn sum(lanes: &[Arc<LaneCounters>]) -> Self {
         let sum = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).sum::<u64>();
         let most = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).max().unwrap_or(0);
         let least = |count: fn(&LaneCounters) -> u64| lanes.iter().map(|lane| count(lane)).min().unwrap_or(0);
@@ -299,11 +341,7 @@ impl Service {
             outcomes.insert(class.name().to_owned(), by_outcome);
         }
         Self {
-            listen,
-            mode: mode.to_owned(),
-            handoff: handoff.to_owned(),
             gate: Gate {
-                kind: gate.to_owned(),
                 state: state.map_or("unknown", |state| state.name()).to_owned(),
                 admits: least(|lane| lane.gate_admits_ppm.get()) as f64 / 1e6,
                 transitions: sum(|lane| lane.gate_transitions.get()),
@@ -315,6 +353,7 @@ impl Service {
                 returns: sum(|lane| lane.gate_returns.get()),
                 return_s: sum(|lane| lane.gate_return_ns.get()) as f64 / 1e9,
                 in_system_s: sum(|lane| lane.in_system_us.get()) as f64 / 1e6,
+                ..Gate::default()
             },
             waiting: sum(|lane| lane.waiting.get()),
             would_wait: sum(|lane| lane.would_wait.get()),
@@ -329,6 +368,8 @@ impl Service {
             received,
             above_cap,
             outcomes,
+            wait: Wait::by_class(lanes),
+            ..Self::default()
         }
     }
 }

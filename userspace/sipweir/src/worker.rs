@@ -452,10 +452,15 @@ impl Worker {
         for ring in 0..afxdp::RINGS {
             if let Ok(statistics) = self.parts.port.statistics(ring) {
                 counters.ring_full[ring].set(statistics.rx_ring_full);
+                counters.sockets[ring].set(&statistics);
                 // A number of the queue, which each of its sockets repeats.
                 empty = statistics.rx_fill_ring_empty_descs;
             }
         }
+        if let Some(statistics) = self.parts.egress.as_ref().and_then(Egress::statistics) {
+            counters.sockets[afxdp::RINGS].set(&statistics);
+        }
+        counters.cpu_ns.set(clock::thread_cpu());
         if empty > counters.fill_ring_empty.get() {
             tracing::error!(
                 empty,

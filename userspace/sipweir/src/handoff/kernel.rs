@@ -91,6 +91,12 @@ impl Egress {
         send(socket, packet, SendFlags::DONTWAIT).map(|_all| ())
     }
 
+    /// What the kernel counts for the device's socket, if it answers.
+    #[must_use]
+    pub fn statistics(&self) -> Option<afxdp::SocketStatistics> {
+        self.port.statistics().ok()
+    }
+
     /// Packets that were queued and have not reached the IP stack yet: on a veth pair the kernel completes a
     /// packet when the receiving end's stack takes it over (`skb_orphan` in `ip_rcv_core`, net/ipv4/ip_input.c),
     /// which may be long after the send if that core's softirqs are behind.

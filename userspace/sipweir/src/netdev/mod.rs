@@ -22,6 +22,7 @@ mod sysctl;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod xdp;
 
 pub use error::Error;
@@ -30,4 +31,5 @@ pub use handoff::{Endpoint, Handoff};
 pub use interface::{Interface, addresses_of_host, can_make_veth, has_ingress_filters};
 pub use nftables::{ChainName, Firewall, InputRule, Pattern, Question};
 pub use stack::Stack;
+pub use traffic::Traffic;
 pub use xdp::{XdpFeatures, xdp_programs};

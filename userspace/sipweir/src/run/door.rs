@@ -1,5 +1,7 @@
 //! Setting up the side door: program, sockets, and the way back for what is larger than a frame.
 
+use std::os::fd::BorrowedFd;
+
 use anyhow::Context as _;
 use sip::Services;
 use xdp_prog::Settings;
@@ -55,6 +57,10 @@ impl Door {
     /// Lets no more datagrams in: the server gets them.
     pub(super) fn close(&mut self) {
         self.attached = None;
+    }
+
+    pub(super) fn program_fd(&self) -> BorrowedFd<'_> {
+        self.program.program_fd()
     }
 
     pub(super) fn counter_reader(&self) -> anyhow::Result<xdp_prog::SideDoorCounterReader> {

@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use sip::{Class, Reason, Verdict};
 
+use super::programs::Program;
 use crate::capture;
 use crate::config::Service;
-use crate::counters::{LaneCounters, WorkerCounters};
+use crate::counters::{LaneCounters, WorkerCounters, wait_bounds_s};
 use crate::log;
+use crate::netdev::Traffic;
 use crate::status;
 use crate::transactions::Occupancy;
 
@@ -18,6 +20,8 @@ use crate::transactions::Occupancy;
 pub(super) struct View {
     pub(super) started: Instant,
     pub(super) interface: String,
+    /// By which the kernel knows it.
+    pub(super) ifindex: u32,
     pub(super) mode: status::Mode,
     pub(super) services: Vec<(String, Service, Vec<Arc<LaneCounters>>)>,
     pub(super) workers: Vec<(u32, usize, Arc<WorkerCounters>)>,
@@ -28,6 +32,7 @@ pub(super) struct View {
     pub(super) transactions: u64,
     pub(super) occupancy: Arc<Occupancy>,
     pub(super) side_door: xdp_prog::SideDoorCounterReader,
+    pub(super) programs: Vec<Program>,
     /// Where refused messages go, and what the thread counts that sends them.
     pub(super) capture: Option<(SocketAddr, Arc<capture::Sent>)>,
 }
@@ -60,6 +65,7 @@ impl View {
                     )
                 })
                 .collect(),
+            wait_bounds_s: wait_bounds_s().into(),
             transactions: status::Transactions {
                 slots: self.transactions,
                 live: self.occupancy.live.load(Ordering::Relaxed),
@@ -81,6 +87,8 @@ impl View {
                 sent: sent.sent.get(),
                 unsent: sent.unsent.get(),
             }),
+            interface_counters: Traffic::of(self.ifindex).ok().flatten().unwrap_or_default().into(),
+            programs: self.programs.iter().filter_map(Program::cost).collect(),
             kernel: rows_of(&self.counters),
             monitored: rows_of(&self.monitored),
             log_lines_lost: log::lost(),
