@@ -15,6 +15,7 @@
 //! | `privileges` | callers – sipweir – server | no capability after set-up; as by its unit file: user, seccomp, address families |
 //! | `recipes` | callers – sipweir – server | the files that `docs/recipes.md` prints |
 //! | `doctor` | callers – server | what is wrong with host and interface is found, with exit status and command; so after a failed start |
+//! | `monitoring` | callers – sipweir, embedded | a scrape is OpenMetrics and adds up; `sipweir top` |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -32,6 +33,7 @@ mod guarded;
 mod log;
 mod memory;
 mod monitor;
+mod monitoring;
 mod namespaces;
 mod privileges;
 mod recipes;

@@ -8,6 +8,7 @@
 mod capture;
 mod check;
 mod limits;
+mod metrics;
 mod monitor;
 mod notation;
 mod peer;
@@ -16,6 +17,7 @@ mod value;
 
 pub use capture::{Capture, Collector};
 pub use limits::{Limits, PeerLimits};
+pub use metrics::{Metrics, MetricsListen};
 pub use monitor::{MonitorClasses, Monitored, ServiceMode};
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
@@ -50,6 +52,9 @@ pub struct Config {
     /// The Unix socket that `sipweir status` asks.
     #[serde(default)]
     pub control: Control,
+    /// Metrics for Prometheus and its like; off by default.
+    #[serde(default)]
+    pub metrics: Option<Metrics>,
     /// Export of refused messages to a HEP collector; off by default.
     #[serde(default)]
     pub capture: Option<Capture>,

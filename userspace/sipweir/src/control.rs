@@ -91,7 +91,7 @@ pub struct Control {
 
 /// The socket's file; removed when dropped.
 #[derive(Debug)]
-struct SocketFile(PathBuf);
+pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
@@ -135,6 +135,11 @@ impl Control {
         }
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(config.mode.0)).map_err(failed)?;
         Ok(Self { listener, file })
+    }
+
+    /// The bound socket and its file, for another service that is found by a path.
+    pub(crate) fn into_parts(self) -> (UnixListener, SocketFile) {
+        (self.listener, self.file)
     }
 
     /// Serves requests on a thread until the returned guard is dropped. `status` makes the document.

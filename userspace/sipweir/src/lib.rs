@@ -32,6 +32,7 @@ pub mod run;
 
 pub mod control;
 pub mod log;
+pub mod metrics;
 pub mod status;
 
 pub mod classify;

@@ -34,6 +34,7 @@ use crate::handoff::Handoff;
 use crate::handoff::embedded::{Exchange, PacketBytes};
 use crate::handoff::kernel::{Egress, Server, packet_socket};
 use crate::local::{LetterBox, LocalAddresses};
+use crate::metrics::{self, Endpoint};
 use crate::netdev;
 use crate::privileged::Privileged;
 use crate::processor::{Answerer, Processor};
@@ -99,6 +100,7 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
     if let Some(helper) = SipHelper::find(&sip_helper::Paths::default()) {
         tracing::warn!("{helper}");
     }
+    let endpoint = config.metrics.as_ref().map(|metrics| Endpoint::bind(&metrics.listen)).transpose()?;
     let mut instance = Instance::set_up(config, processors)?;
     if privileges == Privileges::Renounced
         && let Err(error) = instance.renounce()
@@ -107,8 +109,12 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
         return Err(error);
     }
     let served = instance.view(config).and_then(|view| {
+        let view = Arc::new(view);
+        let scraped = Arc::clone(&view);
+        let text = move || metrics::text(&scraped.read());
+        let metrics = endpoint.map(|endpoint| endpoint.serve(text)).transpose()?;
         let status = move || serde_json::to_string(&view.read()).unwrap_or_default();
-        control.serve(status).context("cannot start the control thread")
+        Ok((control.serve(status).context("cannot start the control thread")?, metrics))
     });
     let serving = match served {
         Ok(serving) => serving,

@@ -71,6 +71,8 @@ enum Command {
     },
     /// Clippy over everything, warnings are errors.
     Lint,
+    /// Write the documents that are made from the code (docs/configuration.md, docs/metrics.md); the tests compare them.
+    Docs,
     /// Load the XDP program and print its size, the verifier's work and nanoseconds a packet.
     Verify,
     /// The XDP program's verdict tests on Debian 12's kernel (Linux 6.1), in an emulated machine; x86-64 only.
@@ -80,8 +82,6 @@ enum Command {
     Fuzz(fuzz::Options),
     /// A Debian package of the program, its unit, example configuration, manual pages and completions, in out/deb.
     Deb(deb::Options),
-    /// Make docs/configuration.md from the types of the configuration.
-    Docs,
     /// What CI runs: setup, fmt --check, lint, test, deb --try, kernel. The fuzz targets run as ordinary tests there.
     Ci,
 }
@@ -106,11 +106,11 @@ fn run(command: Command) -> Result<()> {
         Command::Reference => reference(),
         Command::Fmt { check } => fmt(check),
         Command::Lint => lint(),
+        Command::Docs => docs(),
         Command::Verify => verify(),
         Command::Kernel => kernel::run(),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Deb(options) => deb::run(&options),
-        Command::Docs => docs(),
         Command::Ci => {
             setup()?;
             fmt(true)?;
@@ -201,7 +201,10 @@ fn docs() -> Result<()> {
     packages::ensure(&[Purpose::Build])?;
     let page = cargo::Cargo::new(["run", "--package", "sipweir", "--", "generate", "reference"]).output()?;
     let file = cargo::workspace_root().join("docs/configuration.md");
-    std::fs::write(&file, page).with_context(|| format!("cannot write {}", file.display()))
+    std::fs::write(&file, page).with_context(|| format!("cannot write {}", file.display()))?;
+    // The test that compares them writes them, if it is told to.
+    let test = ["test", "--package", "sipweir", "--test", "documents"];
+    cargo::Cargo::new(test).env("SIPWEIR_WRITE_DOCS", "1").run()
 }
 
 fn verify() -> Result<()> {

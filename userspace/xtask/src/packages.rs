@@ -38,7 +38,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 18] = [
+const PACKAGES: [Package; 19] = [
     Package {
         name: "clang",
         why: "compiles the BPF programs",
@@ -123,6 +123,12 @@ const PACKAGES: [Package; 18] = [
         why: "makes and tries the package",
         purpose: Purpose::Package,
         sign: Sign::Executable("dpkg-deb"),
+    },
+    Package {
+        name: "python3-prometheus-client",
+        why: "the reference parser of OpenMetrics, which reads what the end-to-end tests scrape",
+        purpose: Purpose::EndToEnd,
+        sign: Sign::Path("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py"),
     },
     Package {
         name: "clang-format",

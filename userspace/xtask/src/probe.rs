@@ -19,6 +19,8 @@ pub(crate) enum Sign {
     Executable(&'static str),
     /// A C header, as it stands in an `#include <…>`.
     Header(&'static str),
+    /// A file at that place.
+    Path(&'static str),
 }
 
 impl Sign {
@@ -26,6 +28,7 @@ impl Sign {
         match self {
             Self::Executable(name) => find_executable(name).is_some(),
             Self::Header(name) => has_header(name),
+            Self::Path(path) => Path::new(path).exists(),
         }
     }
 }
@@ -35,6 +38,7 @@ impl std::fmt::Display for Sign {
         match self {
             Self::Executable(name) => write!(f, "`{name}`"),
             Self::Header(name) => write!(f, "<{name}>"),
+            Self::Path(path) => path.fmt(f),
         }
     }
 }

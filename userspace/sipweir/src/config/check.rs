@@ -16,7 +16,7 @@ use crate::prefix::Prefix;
 /// T1 of RFC 3261 section 17.1.1.1: the first copy leaves the client after it.
 const T1_NS: u64 = 500_000_000;
 /// Longest path of a Unix socket (`sun_path` less its NUL).
-const SOCKET_PATH_MAX: usize = 107;
+pub(super) const SOCKET_PATH_MAX: usize = 107;
 /// Longest interface name (IFNAMSIZ less its NUL).
 const INTERFACE_NAME_MAX: usize = 15;
 

@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer};
 
 use super::value::Seed;
 use super::{
-    Collector, EmergencyNumber, Limit, LinkAddress, Listen, Mode, MonitorClasses, Network, Peer, PeerLimits,
-    Rate, Span, Taken,
+    Collector, EmergencyNumber, Limit, LinkAddress, Listen, MetricsListen, Mode, MonitorClasses, Network,
+    Peer, PeerLimits, Rate, Span, Taken,
 };
 use crate::limits::Cap;
 
@@ -57,6 +57,11 @@ written!(Seed, "Seed", "64 hex digits");
 written!(EmergencyNumber, "EmergencyNumber", "a number such as `\"112\"`");
 written!(Network, "Network", "a network such as `\"192.0.2.0/28\"`");
 written!(Collector, "Collector", "address and port, such as `\"192.0.2.9:9060\"`");
+written!(
+    MetricsListen,
+    "MetricsListen",
+    "`\"127.0.0.1:9464\"`, `\"[::1]:9464\"` or `\"unix:/run/sipweir/metrics.sock\"`"
+);
 written!(Mode, "Mode", "octal digits such as `\"0660\"`");
 written!(MonitorClasses, "MonitorClasses", "list of classes such as `[\"original\"]`");
 written!(Peer, "Peer", "a code such as `480`, or a table of `code` and `per_destination`");

@@ -134,6 +134,7 @@ fn stand_in(path: &str, number: usize) -> Option<toml::Value> {
         ["service", _, "listen"] => format!("[100::{number:x}]:9"),
         ["service", _, "handoff"] => "kernel".to_owned(),
         ["capture", "collector"] => "[100::1]:9".to_owned(),
+        ["metrics", "listen"] => "127.0.0.1:9".to_owned(),
         _ => return None,
     };
     Some(toml::Value::String(text))
