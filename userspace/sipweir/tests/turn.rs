@@ -266,15 +266,16 @@ fn the_gate_of_a_watched_service_follows_the_line_that_would_wait() {
         bench.watched.store(place + 2, bench.watched.load(place + 2) + originals);
     };
     arrive(&bench, 1);
-    // The server serves one in ten milliseconds until it is measured.
-    for (arrivals, ms, expected) in [
-        (0, 10, GateState::Normal),
-        (8, 1, GateState::Normal),
-        (5, 1, GateState::Overload),
-        (20, 1, GateState::Discard),
-        (0, 2, GateState::Discard),
-        (0, 400, GateState::Normal),
+    // The server serves one in ten milliseconds until it is measured, and all that came if nothing waits there.
+    for (arrivals, at_server, ms, expected) in [
+        (20, 0, 10, GateState::Normal),
+        (8, 2, 1, GateState::Normal),
+        (5, 2, 1, GateState::Overload),
+        (20, 2, 1, GateState::Discard),
+        (0, 2, 2, GateState::Discard),
+        (0, 0, 400, GateState::Normal),
     ] {
+        bench.server.set_waiting(at_server);
         arrive(&bench, arrivals);
         for _ in 0..ms {
             bench.turn_after(MS);

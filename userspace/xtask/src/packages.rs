@@ -246,7 +246,8 @@ mod tests {
         let packages: Vec<&Package> = PACKAGES.iter().filter(|p| p.purpose == Purpose::EndToEnd).collect();
         assert_eq!(
             apt_line(&packages),
-            "apt-get install -y --no-install-recommends sip-tester kamailio libsofia-sip-ua-dev systemd"
+            "apt-get install -y --no-install-recommends nftables sip-tester kamailio libsofia-sip-ua-dev systemd \
+             python3-prometheus-client"
         );
     }
 
