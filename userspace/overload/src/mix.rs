@@ -8,7 +8,7 @@ use crate::{NANOS_PER_S, Nanos};
 
 /// Messages after which the older half of the memory is forgotten: at 1,000 messages per second a change of the
 /// mix shows within seconds. Smaller: single bursts show; larger: a changed mix takes longer to be believed.
-const MEMORY_MESSAGES: u32 = 4096;
+const MEMORY_MESSAGES: u64 = 4096;
 
 /// Time without a message after which nothing is remembered. A flood of control messages must not make the thresholds of the
 /// quiet time after it so small that originals are refused.
@@ -17,14 +17,14 @@ const MEMORY_NS: Nanos = 5 * NANOS_PER_S;
 /// The share of originals among the messages handed over lately.
 #[derive(Debug, Clone, Copy)]
 pub struct Mix {
-    originals: u32,
-    all: u32,
+    originals: u64,
+    all: u64,
     noted: Nanos,
 }
 
 /// Originals that are taken to have been handed over before the first message was. Smaller: a few control messages at the
 /// start make thresholds in time so small that originals are refused; larger: the true mix takes longer to show.
-const PRIOR: u32 = 64;
+const PRIOR: u64 = 64;
 
 impl Default for Mix {
     fn default() -> Self {
@@ -35,10 +35,17 @@ impl Default for Mix {
 impl Mix {
     /// Notes one message that was handed over.
     pub const fn handed(&mut self, original: bool, now: Nanos) {
-        self.noted = now;
-        self.originals += original as u32;
-        self.all += 1;
-        if self.all >= MEMORY_MESSAGES {
+        self.note(original as u64, 1, now);
+    }
+
+    /// Notes several at once, so many of them originals.
+    pub const fn note(&mut self, originals: u64, all: u64, now: Nanos) {
+        if all > 0 {
+            self.noted = now;
+        }
+        self.originals += originals;
+        self.all += all;
+        while self.all >= MEMORY_MESSAGES {
             self.originals /= 2;
             self.all /= 2;
         }
@@ -55,7 +62,7 @@ impl Mix {
     #[must_use]
     pub fn share(&self) -> f64 {
         // One imaginary original keeps the share from 0, where every threshold would be the least there is.
-        f64::from(self.originals + 1) / f64::from(self.all + 1)
+        (self.originals + 1) as f64 / (self.all + 1) as f64
     }
 }
 
@@ -76,6 +83,19 @@ mod tests {
         assert!(mix.share() < 0.01);
         mix.forget_if_old(5_000_010_000);
         assert_eq!(mix.share(), 1.0);
+    }
+
+    #[test]
+    fn several_at_once_are_what_one_after_the_other_is() {
+        let (mut single, mut bulk) = (Mix::default(), Mix::default());
+        for n in 0..3000 {
+            single.handed(n % 3 == 0, 7);
+        }
+        bulk.note(1000, 3000, 7);
+        assert!((single.share() - bulk.share()).abs() < f64::EPSILON);
+        bulk.note(0, 0, 9_000_000_000);
+        bulk.forget_if_old(6_000_000_000);
+        assert_eq!(bulk.share(), 1.0, "nothing came at the second time");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! Copies are left out of the mix: behind sipweir hardly any reaches the server. What this cannot know is how much faster
 //! the server would be without the copies that it throws away half-read, so the line is rather too long than too short.
 
+use crate::mix::Mix;
 use crate::rate::{RateConfig, ServiceRate};
 use crate::{NANOS_PER_S, Nanos};
 
@@ -26,13 +27,6 @@ pub struct Arrivals {
     pub all: u64,
 }
 
-/// Time after which an observation of the mix weighs 1/e. Shorter: single bursts show. Longer: a changed mix takes longer to
-/// be believed.
-const MIX_TIME_CONSTANT_NS: f64 = 5e9;
-
-/// Originals that are taken to have come before the first message did (see [`crate::Mix`]).
-const PRIOR: f64 = 64.0;
-
 /// The line of one service at one worker.
 #[derive(Debug, Clone)]
 pub struct VirtualQueue {
@@ -41,9 +35,7 @@ pub struct VirtualQueue {
     seen: Arrivals,
     /// In the server's receive queue at the last look.
     at_server: u64,
-    /// Decayed counts.
-    originals: f64,
-    control: f64,
+    mix: Mix,
     /// Originals in line; a fraction of one is half served.
     waiting: f64,
 }
@@ -57,8 +49,7 @@ impl VirtualQueue {
             last: now,
             seen: Arrivals::default(),
             at_server: 0,
-            originals: PRIOR,
-            control: 0.0,
+            mix: Mix::default(),
             waiting: 0.0,
         }
     }
@@ -67,21 +58,20 @@ impl VirtualQueue {
     /// look.
     pub fn look(&mut self, now: Nanos, arrivals: Arrivals, at_server: u64, dropped: u64) {
         let elapsed_ns = now.saturating_sub(self.last) as f64;
-        let originals = arrivals.originals.saturating_sub(self.seen.originals) as f64;
-        let control = arrivals.control.saturating_sub(self.seen.control) as f64;
+        let originals = arrivals.originals.saturating_sub(self.seen.originals);
+        let control = arrivals.control.saturating_sub(self.seen.control);
         let all = arrivals.all.saturating_sub(self.seen.all);
         let departed = (self.at_server + all).saturating_sub(dropped + at_server);
         self.rate.observe(now, departed, self.at_server > 0 && at_server > 0);
-        let keep = (-elapsed_ns / MIX_TIME_CONSTANT_NS).exp();
-        self.originals = (self.originals - PRIOR) * keep + PRIOR + originals;
-        self.control = self.control * keep + control;
+        self.mix.forget_if_old(now);
+        self.mix.note(originals, originals + control, now);
 
         // The first look has no beginning, and says nothing of what came before.
         if self.seen != Arrivals::default() {
             let served = self.rate_per_s() * elapsed_ns / NANOS_PER_S as f64;
             // A server that has kept up, however little is known of its rate, would have kept up.
-            let kept_up = if at_server == 0 && dropped == 0 { originals } else { 0.0 };
-            self.waiting = (self.waiting + originals - served.max(kept_up)).max(0.0);
+            let kept_up = if at_server == 0 && dropped == 0 { originals } else { 0 };
+            self.waiting = (self.waiting + originals as f64 - served.max(kept_up as f64)).max(0.0);
         }
         (self.last, self.seen, self.at_server) = (now, arrivals, at_server);
     }
@@ -90,18 +80,13 @@ impl VirtualQueue {
     #[must_use]
     pub fn in_system(&self) -> usize {
         // Finite and not negative; a cast saturates.
-        self.waiting.max(self.at_server as f64 * self.share()).round() as usize
+        self.waiting.max(self.at_server as f64 * self.mix.share()).round() as usize
     }
 
     /// Originals that the server serves in a second.
     #[must_use]
     pub fn rate_per_s(&self) -> f64 {
-        self.rate.rate_per_s() * self.share()
-    }
-
-    /// The share of originals among what would be handed over.
-    fn share(&self) -> f64 {
-        self.originals / (self.originals + self.control)
+        self.rate.rate_per_s() * self.mix.share()
     }
 }
 
