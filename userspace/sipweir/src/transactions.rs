@@ -140,6 +140,8 @@ pub struct Occupancy {
 #[derive(Debug)]
 pub struct Sweeper {
     memory: Memory,
+    /// Of the filter: that in which the next one was cleared.
+    generation: Option<u64>,
     next: usize,
     counted: usize,
     last_ns: u64,
@@ -150,13 +152,17 @@ impl Sweeper {
     /// A sweeper that begins at `now_ns`.
     #[must_use]
     pub const fn new(memory: Memory, occupancy: Arc<Occupancy>, now_ns: u64) -> Self {
-        Self { memory, next: 0, counted: 0, last_ns: now_ns, occupancy }
+        Self { memory, generation: None, next: 0, counted: 0, last_ns: now_ns, occupancy }
     }
 
     /// Sweeps as many buckets as are due since the last call. To be called every few seconds at least, for the filter.
     pub fn sweep(&mut self, now_ns: u64) {
-        if let Some(filter) = self.memory.served() {
+        let generation = Some(ServedFilter::generation_at(now_ns));
+        if self.generation != generation
+            && let Some(filter) = self.memory.served()
+        {
             filter.clear_next(now_ns);
+            self.generation = generation;
         }
         let Some(table) = self.memory.table() else { return };
         let buckets = table.buckets();
