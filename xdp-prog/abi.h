@@ -135,8 +135,7 @@ enum gate_state {
 /* Answer nobody: as many replies as the worker may send are on their way. */
 #define GATE_SILENT (1ULL << 41)
 
-/* One bit for each enum packet_class, from this one on: such packets pass, whatever would be done with them.
- */
+/* From here on a bit for each enum packet_class: such packets pass, whatever would be done with them. */
 #define GATE_MONITORED_SHIFT 48
 
 /*

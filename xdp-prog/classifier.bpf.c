@@ -347,10 +347,10 @@ static __always_inline int deliver(struct xdp_md *ctx, struct message *message, 
 }
 
 /* Counts a packet for the line that would wait, which the worker computes. */
-static __always_inline void count_watched(__u32 service, __u32 queue, enum verdict verdict)
+static __always_inline void count_arrival(__u32 service, __u32 queue, enum verdict verdict)
 {
 	__u32 index = service * QUEUES_MAX + queue;
-	struct watched *count = queue < QUEUES_MAX ? bpf_map_lookup_elem(&watched, &index) : 0;
+	struct arrivals *count = queue < QUEUES_MAX ? bpf_map_lookup_elem(&arrivals, &index) : 0;
 
 	if (!count)
 		return;
@@ -363,7 +363,7 @@ static __always_inline void count_watched(__u32 service, __u32 queue, enum verdi
  * Leaves a packet to the kernel and counts what would have been done with it. Nobody else will enter what the
  * server gets so, and its copies are to be known.
  */
-static __always_inline int watch(struct message *message, enum verdict verdict)
+static __always_inline int let_pass(struct message *message, enum verdict verdict)
 {
 	count_in(&monitored, message->meta.class, verdict, message->meta.reason);
 	if ((verdict == VERDICT_RING_NEW || verdict == VERDICT_RING_CONTROL) && message->meta.txn_hash)
@@ -406,9 +406,9 @@ int sipweir(struct xdp_md *ctx)
 	gate = gate_of(service, ctx->rx_queue_index);
 	verdict = judge(ctx, &message, gate);
 	if (gate >> GATE_MONITORED_SHIFT)
-		count_watched(service, ctx->rx_queue_index, verdict);
+		count_arrival(service, ctx->rx_queue_index, verdict);
 	if (is_monitored(message.meta.class, gate))
-		return watch(&message, verdict);
+		return let_pass(&message, verdict);
 	if (verdict == VERDICT_DROP)
 		return drop(message.meta.class, message.meta.reason);
 	return deliver(ctx, &message, verdict);

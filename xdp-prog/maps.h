@@ -77,8 +77,8 @@ const volatile __u64 vlans_taken[4096 / 64];
  */
 volatile __u64 gates[SERVICES_MAX * QUEUES_MAX] SEC(".data.gates");
 
-/* What comes for a service of which some classes are only watched, all classes counted. */
-struct watched {
+/* What comes for a service of which some classes are only watched: all classes are counted. */
+struct arrivals {
 	__u64 originals; /* that the gate would admit */
 	__u64 control;
 	__u64 all;
@@ -91,8 +91,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, SERVICES_MAX *QUEUES_MAX);
 	__type(key, __u32);
-	__type(value, struct watched);
-} watched SEC(".maps");
+	__type(value, struct arrivals);
+} arrivals SEC(".maps");
 
 #define PROBERS_MAX 1024
 

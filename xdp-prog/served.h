@@ -5,8 +5,8 @@
  * transaction table, which is the dearest thing that happens to an original.
  *
  * `userspace/overload` (served.rs) is the same filter and says how long it remembers; `userspace/sip`
- * (txn.rs) has the same hash; tests/served.rs compares. This side only reads. It never says no of what is
- * there, so a copy of a request that the server has is always looked for in the table.
+ * (beginning.rs) has the same hash; tests/transactions.rs compares. This side only reads. It never says no of
+ * what is there, so a copy of a request that the server has is always looked for in the table.
  */
 #ifndef SIPWEIR_SERVED_H
 #define SIPWEIR_SERVED_H
@@ -16,13 +16,14 @@
 #include "txn.h"
 #include "words.h"
 
-/* Words behind the start line that are hashed, in steps of HASH_UNROLL: the topmost Via with its branch,
- * which nearly every client writes first. */
+/* Words behind the start line that are hashed: the topmost Via with its branch, which nearly every client
+ * writes first. */
 #define BEGINNING_WORDS 16
 
 /* Bits of a request in its word, six bits of the hash each. */
 #define SERVED_BITS 3
 
+/* Adds the products of `count` words at `pos`; false if the packet has no more so many. */
 static __always_inline _Bool nh_words(const struct window *window, __u64 *sum, __u64 pos,
 				      const volatile __u32 *key, const int count)
 {

@@ -21,7 +21,7 @@ pub const LOCALS_MAX: usize = 16_384;
 pub const SLOTS: usize = 8;
 
 /// Words of a service and queue in the counts of what is watched: originals that the gate admits, control, all.
-pub const WATCHED_WORDS: usize = 4;
+pub const ARRIVAL_WORDS: usize = 4;
 
 /// The verdict of a packet that goes to the kernel.
 pub const VERDICT_PASS: u8 = 4;

@@ -23,6 +23,8 @@ pub struct Classifier {
     pub(crate) skeleton: ClassifierSkel<'static>,
     pub(crate) test_runs: TestRuns,
     locals: Locals,
+    /// The side door lets nobody through.
+    is_all_monitored: bool,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -69,7 +71,12 @@ impl Classifier {
             entered
                 .map_err(|error| Error::from_libbpf(format!("entering prober {network}/{bits}"), &error))?;
         }
-        Ok(Self { skeleton, test_runs: TestRuns::default(), locals: Locals::default() })
+        Ok(Self {
+            skeleton,
+            test_runs: TestRuns::default(),
+            locals: Locals::default(),
+            is_all_monitored: settings.is_all_monitored(),
+        })
     }
 
     /// The descriptor of the program.
@@ -99,11 +106,11 @@ impl Classifier {
         self.skeleton.maps.served.as_fd()
     }
 
-    /// The descriptor of the counts of what is watched: `SERVICES_MAX * QUEUES_MAX * WATCHED_WORDS` words, mappable; those
-    /// of a service and queue begin at `(service * QUEUES_MAX + queue) * WATCHED_WORDS`.
+    /// The descriptor of the counts of what is watched: `SERVICES_MAX * QUEUES_MAX * ARRIVAL_WORDS` words, mappable; those
+    /// of a service and queue begin at `(service * QUEUES_MAX + queue) * ARRIVAL_WORDS`.
     #[must_use]
-    pub fn watched_fd(&self) -> BorrowedFd<'_> {
-        self.skeleton.maps.watched.as_fd()
+    pub fn arrivals_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.arrivals.as_fd()
     }
 
     /// Transactions that the program forgot before their time to make room for newer ones. Workers count their own.
@@ -148,13 +155,14 @@ impl Classifier {
     }
 
     /// Says which addresses are the host's own: a packet from the wire that claims to come from one of them, and that the
-    /// side door would let through for it, is dropped.
+    /// side door would let through for it, is dropped. Nobody is told where all services are only watched.
     ///
     /// # Errors
     ///
     /// [`Error::OutOfTable`] with too many addresses, or what the kernel says. The next call tries again.
     pub fn set_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) -> Result<(), Error> {
-        self.locals.set(&self.skeleton.maps.locals, addresses)
+        let told = if self.is_all_monitored { BTreeSet::new() } else { addresses };
+        self.locals.set(&self.skeleton.maps.locals, told)
     }
 
     /// A snapshot of the counters.

@@ -70,7 +70,7 @@ pub struct Settings {
     /// The services; their order is their index in gate words and metadata. An exact address wins over any address.
     pub services: Vec<ServiceAddress>,
     /// Bit n: service n is only watched, so the side door leaves its datagrams alone.
-    pub only_watched: u64,
+    pub monitored: u64,
     /// Bytes of the longest packet that fits into a UMEM frame behind its headroom; longer ones pass to the kernel.
     pub max_frame_len: u32,
     /// Drop what is no SIP instead of passing it.
@@ -99,7 +99,7 @@ impl Settings {
         Self {
             hash_key,
             services,
-            only_watched: 0,
+            monitored: 0,
             max_frame_len: 2048,
             not_sip_drop: false,
             link_addresses: None,
@@ -116,6 +116,17 @@ impl Settings {
     pub const fn served_lines(&self) -> u32 {
         let lines = self.transaction_buckets / 16;
         if lines < SERVED_LINES_MIN { SERVED_LINES_MIN } else { lines }
+    }
+
+    /// Whether every service is only watched.
+    #[must_use]
+    pub fn is_all_monitored(&self) -> bool {
+        (0..self.services.len()).all(|number| self.is_monitored(number))
+    }
+
+    /// Whether the service with this number is only watched.
+    pub(crate) const fn is_monitored(&self, number: usize) -> bool {
+        self.monitored >> number & 1 == 1
     }
 
     /// Refuses what cannot be meant.

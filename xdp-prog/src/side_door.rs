@@ -90,13 +90,15 @@ impl SideDoor {
         rodata.has_exact_v4 = settings.has_exact_v4().into();
         rodata.has_exact_v6 = settings.has_exact_v6().into();
         rodata.has_any_address = settings.has_any_address().into();
-        let is_served = |number: u32| settings.only_watched >> number & 1 == 0;
-        if let Some(first) = settings.services.first().filter(|_| is_served(0)) {
+        if let Some(first) = settings.services.first().filter(|_| !settings.is_monitored(0)) {
             let place = &mut rodata.first_service;
             (place.address, place.port, place.family) = service_key(first).fields();
         }
         let skeleton = open.load().map_err(|error| failed("loading the side door's program", &error))?;
-        for (index, service) in (0_u32..).zip(&settings.services).filter(|(index, _)| is_served(*index)) {
+        for (index, service) in (0_u32..).zip(&settings.services) {
+            if settings.is_monitored(index as usize) {
+                continue;
+            }
             let key = service_key(service).bytes();
             let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
             entered.map_err(|error| failed("entering a service at the side door", &error))?;

@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::net::IpAddr;
+
 use afxdp::MappedWords;
 use overload::{GateState, GateWord, SLOTS, TransactionTable};
 use sip::class::{Class, Reason, Verdict};
-use support::{INVITE, Packet, decide, set_gates};
+use support::{CALLER_V6, INVITE, Packet, decide, set_gates};
 use xdp_prog::{Classifier, Settings};
 
 const BUCKETS: u32 = 64;
@@ -109,6 +111,18 @@ fn copies_are_known_although_no_worker_enters_their_original() {
     let packet = invite(1);
     let hash = sip::transaction_hash(&support::key(), packet.source(), 0, &packet.datagram, 0, None);
     assert_eq!(TransactionTable::new(words.words()).expect("a table").slots_of(hash).count(), 1);
+}
+
+#[test]
+fn what_claims_to_be_from_the_host_itself_passes_too_where_everything_is_only_watched() {
+    let fragment = Packet { protocol: 44, ..Packet::v6() };
+    for (monitored, reason, verdict) in
+        [(0b111, Reason::IpFragment, Verdict::Pass), (0b110, Reason::SourceLocal, Verdict::Drop)]
+    {
+        let mut classifier = support::load(&Settings { monitored, ..support::settings() });
+        classifier.set_local_addresses([IpAddr::V6(CALLER_V6)].into()).expect("room");
+        assert_eq!(decide(&classifier, &fragment), (Class::Fragment, reason, verdict), "{monitored:#b}");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct CreditConfig {
     pub workers: u32,
     /// What waits at the server counts whoever has sent it there: nothing is handed over, and the server's queue is only
     /// watched.
-    pub only_watches: bool,
+    pub only_monitors: bool,
     /// How long no socket may be seen before originals are refused, in nanoseconds. Shorter than a quick restart of
     /// the server: calls are refused that could have waited; longer than `max_wait`: they go stale first.
     pub down_after_ns: Nanos,
@@ -69,7 +69,7 @@ impl Default for CreditConfig {
         Self {
             target_messages: 16,
             workers: 1,
-            only_watches: false,
+            only_monitors: false,
             down_after_ns: 200_000_000,
             rate: RateConfig::default(),
         }
@@ -278,7 +278,7 @@ impl Credit {
         let open = (self.open + handed).saturating_sub(dropped);
         let waiting = match workers {
             1 => waiting,
-            _ if self.config.only_watches => waiting.div_ceil(workers),
+            _ if self.config.only_monitors => waiting.div_ceil(workers),
             // What an idle worker sees is other workers' business.
             _ => waiting.div_ceil(workers).min(open),
         };

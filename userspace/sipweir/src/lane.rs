@@ -31,7 +31,7 @@ const IDLE_LOOK_INTERVAL_NS: u64 = 900_000_000;
 const AWAY_LOOK_INTERVAL_NS: u64 = 10_000_000;
 /// Looks at a server that gets its messages past sipweir, while its queue is empty. Longer: bursts are not seen, and the
 /// gate would have reacted later than it would. Shorter: more wake-ups for nothing.
-const WATCH_LOOK_INTERVAL_NS: u64 = 5_000_000;
+const MONITOR_LOOK_INTERVAL_NS: u64 = 5_000_000;
 
 /// A message that waits, with what the worker must know to hand it over or to answer it.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Lane {
             ServerState::Missing | ServerState::Down => AWAY_LOOK_INTERVAL_NS,
             ServerState::Up if !self.queue.is_empty() => LOOK_INTERVAL_NS,
             ServerState::Up if self.credit.at_server() > 0 => DRAIN_LOOK_INTERVAL_NS,
-            ServerState::Up if self.monitored != Monitored::NONE => WATCH_LOOK_INTERVAL_NS,
+            ServerState::Up if self.monitor.is_some() => MONITOR_LOOK_INTERVAL_NS,
             ServerState::Up => IDLE_LOOK_INTERVAL_NS,
         };
         if now_ns.saturating_sub(self.looked_ns) < interval_ns {
@@ -203,13 +203,14 @@ impl Lane {
     pub fn word_to_publish(&mut self, now_ns: u64) -> GateWord {
         let word = self.word();
         let is_normal = word.state() == GateState::Normal;
-        // Of what is only watched nobody else asks the table, and nobody is answered.
-        let watches = self.monitor.is_some();
+        // About what passes nobody else asks the table, and nobody is answered.
+        let monitored = self.monitored;
+        let is_guarded = !monitored.has(Class::Original) && !monitored.has(Class::Copy);
         let is_workers =
-            is_normal && !watches && self.inquiry.is_workers(self.queue.len_of(Queue::New), now_ns);
+            is_normal && is_guarded && self.inquiry.is_workers(self.queue.len_of(Queue::New), now_ns);
         // A silence ends also while nobody is refused.
-        let is_silent = self.reply.keeps_silent(now_ns) && !is_normal && !watches;
-        word.with_table_unasked(is_workers).with_silence(is_silent).with_monitored(self.monitored.bits())
+        let is_silent = self.reply.keeps_silent(now_ns) && !is_normal && !monitored.has(Class::Original);
+        word.with_table_unasked(is_workers).with_silence(is_silent).with_monitored(monitored.bits())
     }
 
     /// Nanoseconds after which the lane wants a turn even if no packet comes; `None` if it has nothing to do.
@@ -227,7 +228,7 @@ impl Lane {
             ServerState::Up if self.reply.is_silent() && self.gate.state() != GateState::Normal => {
                 Some(SILENCE_NS)
             }
-            ServerState::Up if self.monitored != Monitored::NONE => Some(WATCH_LOOK_INTERVAL_NS),
+            ServerState::Up if self.monitor.is_some() => Some(MONITOR_LOOK_INTERVAL_NS),
             ServerState::Up => None,
         }
     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use afxdp::MappedWords;
 use overload::{Arrivals, VirtualQueue};
-use xdp_prog::abi::{QUEUES_MAX, WATCHED_WORDS};
+use xdp_prog::abi::{ARRIVAL_WORDS, QUEUES_MAX};
 
 /// What a lane needs to act as if.
 #[derive(Debug)]
 pub struct Monitor {
-    /// `WATCHED_WORDS` for each service and queue, written by the XDP program.
+    /// `ARRIVAL_WORDS` for each service and queue, written by the XDP program.
     words: Arc<MappedWords>,
     /// The first words of this lane's services at this queue.
     places: Vec<usize>,
@@ -29,7 +29,7 @@ impl Monitor {
         rx_queue: u32,
         queue: VirtualQueue,
     ) -> Self {
-        let place = |service: usize| (service * QUEUES_MAX + rx_queue as usize) * WATCHED_WORDS;
+        let place = |service: usize| (service * QUEUES_MAX + rx_queue as usize) * ARRIVAL_WORDS;
         Self { words, places: services.map(place).collect(), queue }
     }
 

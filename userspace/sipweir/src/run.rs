@@ -201,8 +201,8 @@ impl Instance {
         let words = xdp_prog::abi::SERVICES_MAX * xdp_prog::abi::QUEUES_MAX;
         let gates =
             Arc::new(MappedWords::map(classifier.gates_fd(), words).context("cannot map the gate words")?);
-        let watched = MappedWords::map(classifier.watched_fd(), words * xdp_prog::abi::WATCHED_WORDS);
-        let watched = Arc::new(watched.context("cannot map the counts of what is watched")?);
+        let arrivals = MappedWords::map(classifier.arrivals_fd(), words * xdp_prog::abi::ARRIVAL_WORDS);
+        let arrivals = Arc::new(arrivals.context("cannot map the counts of arrivals")?);
         let transactions = match settings.transaction_buckets as usize {
             0 => None,
             buckets => {
@@ -252,7 +252,7 @@ impl Instance {
         };
         for ((queue, core), tap) in (0..queues).zip(cores).zip(taps) {
             let started = instance
-                .start_worker(config, &plan, &settings, &gates, &watched, processors, queue, core, tap);
+                .start_worker(config, &plan, &settings, &gates, &arrivals, processors, queue, core, tap);
             if let Err(error) = started {
                 // What was started so far is ended in order; the first error is the one that counts.
                 let _ended = instance.tear_down();
@@ -277,7 +277,7 @@ impl Instance {
         plan: &Plan,
         settings: &xdp_prog::Settings,
         gates: &Arc<MappedWords>,
-        watched: &Arc<MappedWords>,
+        arrivals: &Arc<MappedWords>,
         processors: &ProcessorFactory,
         queue: u32,
         core: usize,
@@ -324,7 +324,7 @@ impl Instance {
                     Handoff::Embedded(exchange)
                 }
             };
-            let monitor = plan.monitor(index, service, watched, queue);
+            let monitor = plan.monitor(index, service, arrivals, queue);
             let lane = plan.lane(name, service, handoff, monitor)?;
             self.lanes[index].1.push(Arc::clone(&lane.counters));
             lanes.push(lane);

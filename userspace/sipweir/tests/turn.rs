@@ -5,11 +5,11 @@ mod support;
 use overload::{GateConfig, GateState, GateWord, HystereticConfig, RandomConfig, Threshold};
 use proptest::prelude::*;
 use sip::{Class, Method};
-use sipweir::config::{Monitored, Reply};
+use sipweir::config::{MonitorClasses, Monitored, Reply};
 use sipweir::counters::Outcome;
 use sipweir::limits::Cap;
 use support::{Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, same_cap};
-use xdp_prog::abi::{QUEUES_MAX, WATCHED_WORDS};
+use xdp_prog::abi::{ARRIVAL_WORDS, QUEUES_MAX};
 
 const URI: &str = "sip:b@example.com";
 
@@ -260,10 +260,10 @@ fn the_gate_of_a_watched_service_follows_the_line_that_would_wait() {
     let mut bench = Bench::new(&Setup { gate, monitored, rate_per_s: 100.0, ..Setup::default() });
     bench.turn_after(MS);
     // As the XDP program counts: originals and all, at the lane's second service.
-    let place = QUEUES_MAX * WATCHED_WORDS;
+    let place = QUEUES_MAX * ARRIVAL_WORDS;
     let arrive = |bench: &Bench, originals: u64| {
-        bench.watched.store(place, bench.watched.load(place) + originals);
-        bench.watched.store(place + 2, bench.watched.load(place + 2) + originals);
+        bench.arrivals.store(place, bench.arrivals.load(place) + originals);
+        bench.arrivals.store(place + 2, bench.arrivals.load(place + 2) + originals);
     };
     arrive(&bench, 1);
     // The server serves one in ten milliseconds until it is measured, and all that came if nothing waits there.
@@ -288,6 +288,28 @@ fn the_gate_of_a_watched_service_follows_the_line_that_would_wait() {
         assert!(bench.worker.due_in_ns().is_some_and(|due_ns| due_ns <= 5 * MS), "it has to look");
     }
     assert!(bench.at_server().is_empty() && bench.replies().is_empty());
+    bench.assert_conserved();
+}
+
+#[test]
+fn what_is_only_watched_and_comes_to_the_worker_is_neither_refused_nor_absorbed() {
+    let monitored = MonitorClasses(vec![Class::Original, Class::Copy]).monitored();
+    let gate = GateConfig::TailDrop { buffer: Threshold::Messages(1) };
+    let mut bench = Bench::new(&Setup { gate, monitored, queue_target: 1, ..Setup::default() });
+    bench.server.set_waiting(1);
+    bench.turn_after(MS);
+    for call in ["c1", "c2", "c3", "c4", "c1"] {
+        bench.deliver(&request("INVITE", URI, call)).expect("delivered");
+        bench.turn_after(MS);
+    }
+    let mut served = Vec::new();
+    for _ in 0..10 {
+        bench.server.set_waiting(0);
+        bench.turn_after(MS);
+        served.extend(bench.at_server());
+    }
+    assert_eq!(served.len(), 5, "{:?}", names(&served));
+    assert!(bench.replies().is_empty());
     bench.assert_conserved();
 }
 

@@ -333,7 +333,7 @@ fn all_problems_of_the_configuration_are_reported() {
     let config = CreditConfig {
         target_messages: 0,
         workers: 0,
-        only_watches: false,
+        only_monitors: false,
         down_after_ns: 0,
         rate: RateConfig { initial_per_s: 0.0, time_constant_ns: 0 },
     };

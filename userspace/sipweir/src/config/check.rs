@@ -157,6 +157,9 @@ fn one_service(path: &str, service: &Service, whole: bool, report: &mut impl FnM
             ServiceMode::Monitor if classes.0.is_empty() => {
                 Some("name a class, or leave the key out to watch all of them")
             }
+            ServiceMode::Monitor if service.gate.kind == GateKind::Fifo => {
+                Some("fifo knows no classes; leave the key out to watch all of them")
+            }
             ServiceMode::Monitor => None,
         };
         if let Some(message) = problem.filter(|_| whole) {

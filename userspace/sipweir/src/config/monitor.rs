@@ -63,10 +63,10 @@ impl Monitored {
         self == Self::ALL
     }
 
-    /// Whether originals are, so that nobody is refused.
+    /// Whether this class is.
     #[must_use]
-    pub const fn has_originals(self) -> bool {
-        self.0 >> Class::Original as u16 & 1 == 1
+    pub const fn has(self, class: Class) -> bool {
+        self.0 >> class as u16 & 1 == 1
     }
 
     /// These classes. What the XDP program cannot tell is taken for an original there.
@@ -131,10 +131,10 @@ mod tests {
     #[test]
     fn classes_are_watched_by_name_and_what_may_be_an_original_with_the_originals() {
         let some = monitored("mode = \"monitor\"\nmonitor_classes = [\"original\", \"copy\"]");
-        assert!(some.has_originals() && !some.is_all());
+        assert!(some.has(Class::Original) && !some.has(Class::Ack) && !some.is_all());
         let expected = [Class::Original, Class::Copy, Class::Undecided];
         assert_eq!(some.bits(), expected.iter().fold(0, |bits, class| bits | 1 << *class as u16));
-        assert!(!monitored("mode = \"monitor\"\nmonitor_classes = [\"copy\"]").has_originals());
+        assert!(!monitored("mode = \"monitor\"\nmonitor_classes = [\"copy\"]").has(Class::Original));
         let all: Vec<_> = OF_A_SERVICE.iter().map(|class| format!("{:?}", class.name())).collect();
         assert!(monitored(&format!("mode = \"monitor\"\nmonitor_classes = [{}]", all.join(", "))).is_all());
     }
@@ -154,6 +154,11 @@ mod tests {
             ),
             ("handoff = \"kernel\"\nmonitor_classes = [\"copy\"]", "monitor_classes", "mode = \"monitor\""),
             ("handoff = \"embedded\"\nmode = \"monitor\"", "mode", "handoff = \"kernel\""),
+            (
+                "handoff = \"kernel\"\nmode = \"monitor\"\nmonitor_classes = [\"copy\"]\ngate.kind = \"fifo\"",
+                "monitor_classes",
+                "fifo knows no classes",
+            ),
         ] {
             let found = problems(&service(lines));
             assert!(

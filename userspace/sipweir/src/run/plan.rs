@@ -11,7 +11,7 @@ use overload::{
     AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, GateTimes, HystereticConfig,
     QueueCapacity, RandomConfig, RateConfig, VirtualQueue,
 };
-use sip::TransactionKey;
+use sip::{Class, TransactionKey};
 use xdp_prog::LINK_ADDRESSES_MAX;
 
 use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service, Taken};
@@ -117,15 +117,16 @@ impl Plan {
                 reply_owed: ReplyPolicy::of_service(service, 0, 0).answers_anybody(),
             })
         });
-        let only_watched = self.lane_of_service.iter().enumerate().fold(0, |bits, (number, lane)| {
-            let service = config.service.values().nth(usize::from(*lane));
-            bits | u64::from(service.is_some_and(|service| service.monitored().is_all())) << number
-        });
+        let is_monitored = config
+            .service
+            .values()
+            .flat_map(|service| std::iter::repeat_n(service.monitored().is_all(), service.listen.0.len()));
+        let monitored = (0..).zip(is_monitored).fold(0, |bits, (number, is)| bits | u64::from(is) << number);
         let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
         xdp_prog::Settings {
             hash_key: xdp_prog::HashKey(Box::new(*key.words())),
             services: services.collect(),
-            only_watched,
+            monitored,
             max_frame_len: self.port.umem.packet_len_max(),
             link_addresses: (config.xdp.link_addresses != Taken::Any).then_some(link_addresses),
             vlans: match &config.xdp.vlans {
@@ -208,7 +209,7 @@ impl Plan {
         let numbers =
             (0..self.lane_of_service.len()).filter(|n| usize::from(self.lane_of_service[*n]) == lane);
         let queue = VirtualQueue::new(self.first_rate(service), clock::now());
-        let is_watched = service.monitored().has_originals();
+        let is_watched = service.monitored().has(Class::Original);
         is_watched.then(|| Monitor::new(Arc::clone(words), numbers, rx_queue, queue))
     }
 
@@ -229,7 +230,7 @@ impl Plan {
             down_after_ns: service.server.down_after.nanos(),
             // An embedded processor is its worker's own.
             workers: if service.handoff == HandoffKind::Kernel { self.queues } else { 1 },
-            only_watches: service.monitored().has_originals(),
+            only_monitors: service.monitored().has(Class::Original),
             rate,
         };
         let gate = self.any_gate(name, service)?;

@@ -164,6 +164,9 @@ impl Worker {
             return self.finish_frame(index, arrived.message, Outcome::SourceLocal);
         }
         let known = self.recall(&mut arrived, now_ns);
+        if self.parts.lanes[index].monitored.has(arrived.message.class) {
+            return self.let_pass(arrived, now_ns);
+        }
         if known.is_some() {
             queue = Queue::Copy;
         }
@@ -259,6 +262,21 @@ impl Worker {
             } else {
                 self.finish_frame(index, message, Outcome::NoRoom);
             }
+        }
+    }
+
+    /// Gives a message of a class that is only watched its turn, whatever it is: it came by the side door, or only the
+    /// worker could tell what it is.
+    fn let_pass(&mut self, arrived: Arrived, now_ns: u64) {
+        let Arrived { index, arrival_ns, message, .. } = arrived;
+        let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
+        let call_key = sip::call_key(&self.parts.seed, payload);
+        let Parts { lanes, transactions, counters, .. } = &mut self.parts;
+        let lane = &mut lanes[index];
+        lane.counters.received(message.class);
+        transactions.enter_waiting(message.txn, now_ns, counters);
+        if let Err(message) = lane.queue.push(Queue::Control, call_key, arrival_ns.min(now_ns), message) {
+            self.finish_frame(index, message, Outcome::NoRoom);
         }
     }
 

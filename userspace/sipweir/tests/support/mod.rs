@@ -36,7 +36,7 @@ use sipweir::side_door::SideDoor;
 use sipweir::transactions::{Memory, Transactions};
 use sipweir::wake::Wake;
 use sipweir::worker::{Parts, Worker};
-use xdp_prog::abi::{QUEUES_MAX, SERVICES_MAX, WATCHED_WORDS};
+use xdp_prog::abi::{ARRIVAL_WORDS, QUEUES_MAX, SERVICES_MAX};
 
 pub const MS: u64 = 1_000_000;
 pub const CONTROL: usize = 0;
@@ -84,7 +84,7 @@ pub struct Bench {
     pub gates: Arc<MappedWords>,
     pub table: Arc<MappedWords>,
     pub served: Arc<MappedWords>,
-    pub watched: Arc<MappedWords>,
+    pub arrivals: Arc<MappedWords>,
     pub stop: Arc<AtomicBool>,
     /// The other end of the export, until a test takes it.
     pub outlet: Option<Outlet>,
@@ -180,7 +180,7 @@ impl Bench {
         let (egress_port, egress) = egress_pair(&mut port, &tx);
         let server = FakeServer::default();
         let lane_counters = Arc::new(LaneCounters::default());
-        let watched = words(SERVICES_MAX * QUEUES_MAX * WATCHED_WORDS);
+        let arrivals = words(SERVICES_MAX * QUEUES_MAX * ARRIVAL_WORDS);
         let now_ns = 10_000 * MS;
         let gate = AnyGate::new(&setup.gate, 2000, setup.rate_per_s).expect("gate");
         let rate = RateConfig { initial_per_s: setup.rate_per_s, ..RateConfig::default() };
@@ -208,8 +208,8 @@ impl Bench {
             monitored: setup.monitored,
             monitor: setup
                 .monitored
-                .has_originals()
-                .then(|| Monitor::new(Arc::clone(&watched), 0..2, 0, VirtualQueue::new(rate, now_ns))),
+                .has(Class::Original)
+                .then(|| Monitor::new(Arc::clone(&arrivals), 0..2, 0, VirtualQueue::new(rate, now_ns))),
             looked_ns: 0,
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);
@@ -258,7 +258,7 @@ impl Bench {
             gates,
             table,
             served,
-            watched,
+            arrivals,
             stop,
             outlet,
             now_ns,
