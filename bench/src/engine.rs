@@ -34,7 +34,7 @@ use crate::tally::Tally;
 use crate::template::{Dialog, Fill, LocalText, Method, Templates};
 use crate::wheel::Wheel;
 
-/// Starts and timers that one turn handles at most, so that answers are read in between. Larger delays reading
+/// Starts and timers that one turn handles at most, together, so that answers are read in between. Larger delays reading
 /// (a send takes about 2 µs), smaller asks for the time and the sockets more often.
 const TURN_MAX: u32 = 64;
 
@@ -108,12 +108,23 @@ impl Engine {
         }
     }
 
-    /// Does what is due: forgets old calls, fires timers, starts calls. True when more is due at this very time.
+    /// Does what is due: forgets old calls, fires timers and starts calls. True when more is due at this very time.
+    ///
+    /// In the order of the times at which they were due: a caller that is late would else always send copies first, and only
+    /// they would find the places that became free meanwhile.
     pub fn turn(&mut self, now: Nanos, outbox: &mut impl Outbox) -> bool {
         self.calls.forget_closed_before(now.saturating_sub(self.config.timeout_ns()));
-        let timers = (0..TURN_MAX).take_while(|_| self.fire_timer(now, outbox)).count();
-        let starts = (0..TURN_MAX).take_while(|_| self.start_call(now, outbox)).count();
-        timers.max(starts) == TURN_MAX as usize
+        (0..TURN_MAX).take_while(|_| self.act(now, outbox)).count() == TURN_MAX as usize
+    }
+
+    /// Does one thing that is due; false if nothing is.
+    fn act(&mut self, now: Nanos, outbox: &mut impl Outbox) -> bool {
+        let start = self.next_arrival.unwrap_or(Nanos::MAX).min(now + 1);
+        match self.wheel.next_due(start) {
+            // What waits there may be a timer for later.
+            Some(_) => self.fire_timer(now, outbox) || self.start_call(now, outbox),
+            None => self.start_call(now, outbox),
+        }
     }
 
     /// When [`Self::turn`] has something to do, at the latest at `limit`.

@@ -1,7 +1,8 @@
 //! The timer wheel: one pending timer per call, set, cancelled and fired in constant time.
 //!
 //! One ring of slots, each a tick wide and holding a list that is linked through a table with one entry per call; a
-//! bitmap of occupied slots lets time jump over empty ones. Timers beyond the ring's span wait in its last slot and
+//! bitmap of occupied slots lets time jump over empty ones. Timers of one tick fire in the order in which they were set,
+//! so that the copies of a burst come in the order of its originals. Timers beyond the ring's span wait in its last slot and
 //! are set again when they come up there. Nothing is allocated after [`Wheel::new`].
 //!
 //! INVARIANT: a call is in at most one slot; a slot's bit is set exactly when its list is not empty; no timer is
@@ -9,11 +10,11 @@
 
 use crate::clock::Nanos;
 
-/// A tick is 2^18 ns = 0.26 ms: fine beside T1 = 20 ms in tests, coarse enough that a ring of [`SLOTS`] spans
-/// 64·T1 = 32 s with the default T1.
-const TICK_SHIFT: u32 = 18;
-/// Slots of the ring: 2^18 ticks are 68.7 s. Fewer would set long timers more than once, more only cost memory.
-const SLOTS: usize = 1 << 18;
+/// A tick is 2^16 ns = 66 us: fine beside the time between two messages, since what fires together finds the same full
+/// queue; coarse enough that a ring of [`SLOTS`] spans 64·T1 = 32 s with the default T1.
+pub(crate) const TICK_SHIFT: u32 = 16;
+/// Slots of the ring: 2^20 ticks are 68.7 s. Fewer would set long timers more than once, more only cost memory.
+const SLOTS: usize = 1 << 20;
 /// "No call" in a link.
 const NONE: u32 = u32::MAX;
 
@@ -27,12 +28,20 @@ struct Timer {
     slot: u32,
 }
 
+/// First and last call of a slot's list.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: Ends = Ends { first: NONE, last: NONE };
 const UNSET: Timer = Timer { previous: NONE, next: NONE, due_tick: 0, slot: NONE };
 
 /// Timers for calls `0..capacity`.
 #[derive(Debug)]
 pub struct Wheel {
-    heads: Box<[u32]>,
+    ends: Box<[Ends]>,
     occupied: Box<[u64]>,
     timers: Box<[Timer]>,
     /// All slots of earlier ticks are empty.
@@ -44,7 +53,7 @@ impl Wheel {
     #[must_use]
     pub fn new(capacity: usize, start: Nanos) -> Self {
         Self {
-            heads: vec![NONE; SLOTS].into(),
+            ends: vec![EMPTY; SLOTS].into(),
             occupied: vec![0; SLOTS / 64].into(),
             timers: vec![UNSET; capacity].into(),
             cursor: start >> TICK_SHIFT,
@@ -56,13 +65,15 @@ impl Wheel {
         self.cancel(call);
         let due_tick = at.div_ceil(1 << TICK_SHIFT).max(self.cursor);
         let slot = (due_tick.min(self.cursor + SLOTS as u64 - 1) as usize) % SLOTS;
-        let next = self.heads[slot];
-        if next != NONE {
-            self.timers[next as usize].previous = call;
+        let previous = self.ends[slot].last;
+        if previous == NONE {
+            self.ends[slot].first = call;
+            self.occupied[slot / 64] |= 1 << (slot % 64);
+        } else {
+            self.timers[previous as usize].next = call;
         }
-        self.heads[slot] = call;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
-        self.timers[call as usize] = Timer { previous: NONE, next, due_tick, slot: slot as u32 };
+        self.ends[slot].last = call;
+        self.timers[call as usize] = Timer { previous, next: NONE, due_tick, slot: slot as u32 };
     }
 
     /// Cancels the timer of `call`, if it has one.
@@ -72,16 +83,17 @@ impl Wheel {
             return;
         }
         let slot = slot as usize;
-        if next != NONE {
-            self.timers[next as usize].previous = previous;
+        let Ends { first, last } = &mut self.ends[slot];
+        match previous {
+            NONE => *first = next,
+            _ => self.timers[previous as usize].next = next,
         }
-        if previous != NONE {
-            self.timers[previous as usize].next = next;
-        } else {
-            self.heads[slot] = next;
-            if next == NONE {
-                self.occupied[slot / 64] &= !(1 << (slot % 64));
-            }
+        match next {
+            NONE => *last = previous,
+            _ => self.timers[next as usize].previous = previous,
+        }
+        if *first == NONE {
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
         }
     }
 
@@ -90,7 +102,7 @@ impl Wheel {
         let now_tick = now >> TICK_SHIFT;
         loop {
             self.cursor = self.next_occupied(now_tick)?;
-            let call = self.heads[self.cursor as usize % SLOTS];
+            let call = self.ends[self.cursor as usize % SLOTS].first;
             let due_tick = self.timers[call as usize].due_tick;
             if due_tick <= now_tick {
                 self.cancel(call);
@@ -204,13 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn timers_of_one_slot_are_cancelled_from_any_position() {
+    fn timers_of_one_slot_fire_in_order_and_are_cancelled_from_any_position() {
         for cancelled in 0..3 {
             let mut wheel = Wheel::new(3, 0);
             (0..3).for_each(|call| wheel.set(call, 10 * TICK_NS));
             wheel.cancel(cancelled);
-            let mut fired: Vec<u32> = std::iter::from_fn(|| wheel.pop_due(10 * TICK_NS)).collect();
-            fired.sort_unstable();
+            let fired: Vec<u32> = std::iter::from_fn(|| wheel.pop_due(10 * TICK_NS)).collect();
             assert_eq!(fired, (0..3).filter(|call| *call != cancelled).collect::<Vec<_>>());
             assert_eq!(wheel.next_due(u64::MAX), None);
         }

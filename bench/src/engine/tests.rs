@@ -7,7 +7,7 @@ const MS: u64 = 1_000_000;
 /// Not zero, so that a forgotten start shows.
 const START: Nanos = 77 * SECOND_NS + 123;
 /// Timers fire at most one tick of the wheel late.
-const TICK: u64 = 1 << 18;
+const TICK: u64 = 1 << crate::wheel::TICK_SHIFT;
 
 /// Engine, clock and wire of a test.
 struct Stage {
