@@ -1,35 +1,33 @@
-//! The control socket: a Unix stream socket that answers `status` with one JSON document.
+//! The control socket: a Unix stream socket that is asked by `sipweir status` and its like.
 //!
-//! One thread serves one client at a time, with a bound on what it reads and on how long it waits, so that
-//! no client can hold it up. The socket also is the instance's lock: who can connect to it finds a running
-//! instance; a file that nobody answers on is a leftover and is taken over.
+//! The socket also is the instance's lock: who can connect to it finds a running instance; a file that nobody answers on is a
+//! leftover and is taken over. What can be asked is in `control/request.rs`, how many are served at once in
+//! `control/serve.rs`, the client's side in `control/ask.rs`. What is answered is the running instance's business
+//! (`run/requests.rs`).
 
-use std::io::{ErrorKind, Read, Write};
+mod ask;
+mod request;
+mod serve;
+
+pub use ask::{ask, ask_status};
+pub use request::{REQUEST_BYTES_MAX, Refusal, Request, RequestError};
+pub use serve::{Client, Serving};
+
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::{capabilities, config};
-
-/// A request is one word.
-const REQUEST_BYTES_MAX: usize = 64;
-/// A local client that does not send or take its bytes within this time is cut off.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::config;
 
 /// A process that was just killed still accepts connections until the kernel has closed its descriptors, some milliseconds
 /// later. Who accepts them for longer is alive.
 const DYING: Duration = Duration::from_millis(100);
 /// Pause between two tries meanwhile.
 const DYING_PAUSE: Duration = Duration::from_millis(2);
-
-/// Pause after a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the control socket cannot be made or asked.
 #[derive(Debug, Error)]
@@ -72,8 +70,11 @@ pub enum ControlError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It answered, but not with a status.
-    #[error("the answer on {path} is no status: {source}")]
+    /// It does not carry out the request.
+    #[error("{0}")]
+    Refused(String),
+    /// It answered something else than was asked for.
+    #[error("cannot understand the answer on {path}: {source}; is that sipweir of the same version?")]
     Answer {
         /// As given.
         path: PathBuf,
@@ -141,32 +142,6 @@ impl Control {
     pub(crate) fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
-
-    /// Serves requests on a thread until the returned guard is dropped. `status` makes the document.
-    ///
-    /// # Errors
-    ///
-    /// When the system gives no thread.
-    pub fn serve(self, status: impl Fn() -> String + Send + 'static) -> std::io::Result<Serving> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let Self { listener, file } = self;
-        let flag = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            capabilities::renounce_all_of_thread();
-            for client in listener.incoming() {
-                if flag.load(Ordering::Acquire) {
-                    break;
-                }
-                // A client that went away or sent nonsense is no event worth a word.
-                match client {
-                    Ok(client) => drop(answer(client, &status)),
-                    // Out of descriptors, most likely: the client stays in the backlog, so do not spin on it.
-                    Err(_) => std::thread::sleep(ACCEPT_PAUSE),
-                }
-            }
-        })?;
-        Ok(Serving { stop, file, thread: Some(thread) })
-    }
 }
 
 /// Gives a file to a group, by name or number.
@@ -198,65 +173,10 @@ fn outlives(path: &Path) -> std::io::Result<bool> {
     }
 }
 
-fn answer(mut client: UnixStream, status: &impl Fn() -> String) -> std::io::Result<()> {
-    client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-    client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    // One deadline for the whole request: a client that sends a byte now and then must not hold up the others.
-    let deadline = Instant::now() + CLIENT_TIMEOUT;
-    let mut request = Vec::new();
-    let mut byte = [0];
-    while request.len() < REQUEST_BYTES_MAX && Instant::now() < deadline {
-        if client.read(&mut byte)? == 0 || byte[0] == b'\n' {
-            break;
-        }
-        request.push(byte[0]);
-    }
-    match request.as_slice() {
-        b"status" => client.write_all(status().as_bytes()),
-        _ => client.write_all(b"{\"error\":\"unknown request; there is: status\"}"),
-    }
-}
-
-/// A served control socket; dropping it ends the thread and removes the file.
-#[derive(Debug)]
-pub struct Serving {
-    stop: Arc<AtomicBool>,
-    file: SocketFile,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        // Rouses the accept; then nobody can find the socket any more.
-        let _roused = UnixStream::connect(&self.file.0);
-        if let Some(thread) = self.thread.take() {
-            let _joined = thread.join();
-        }
-    }
-}
-
-/// Asks a running instance for its status document.
-///
-/// # Errors
-///
-/// When nobody answers, or not with JSON.
-pub fn ask_status(path: &Path) -> Result<crate::status::Status, ControlError> {
-    let connect = |source| ControlError::Connect { path: path.into(), source };
-    let mut stream = UnixStream::connect(path).map_err(connect)?;
-    stream.set_read_timeout(Some(5 * CLIENT_TIMEOUT)).map_err(connect)?;
-    stream.write_all(b"status\n").map_err(connect)?;
-    let mut document = String::new();
-    stream.read_to_string(&mut document).map_err(connect)?;
-    serde_json::from_str(&document)
-        .map_err(|source| ControlError::Answer { path: path.into(), source: Box::new(source) })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Control, ControlError, ask_status};
-    use std::io::Write;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use super::{Client, Control, ControlError, Request, ask_status};
+    use std::os::unix::net::UnixListener;
     use std::path::{Path, PathBuf};
 
     fn path(name: &str) -> PathBuf {
@@ -267,9 +187,8 @@ mod tests {
         crate::config::Control { socket: path.into(), ..Default::default() }
     }
 
-    fn document() -> String {
-        serde_json::to_string(&crate::status::Status { interface: "eth9".into(), ..Default::default() })
-            .expect("json")
+    fn document(_request: Request, mut client: Client) -> std::io::Result<()> {
+        client.tell(&crate::status::Status { interface: "eth9".into(), ..Default::default() })
     }
 
     #[test]
@@ -309,18 +228,6 @@ mod tests {
         death.join().expect("joined");
         drop(control);
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn garbage_and_silent_clients_do_not_stop_it() {
-        let path = path("garbage");
-        let _serving = Control::bind(&at(&path)).expect("bind").serve(document).expect("thread");
-        for garbage in [&b"\0\xff\n"[..], &[b'x'; 4096], b""] {
-            let mut client = UnixStream::connect(&path).expect("connect");
-            // The server may have hung up already.
-            let _written = client.write_all(garbage);
-        }
-        assert_eq!(ask_status(&path).expect("status").interface, "eth9");
     }
 
     #[test]

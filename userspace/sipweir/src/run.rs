@@ -10,6 +10,7 @@ mod door;
 pub(crate) mod janitor;
 mod plan;
 mod programs;
+mod requests;
 mod service_manager;
 mod telling;
 mod view;
@@ -48,6 +49,7 @@ use janitor::Janitor;
 use plan::{BUSY_RETRY_NS, Plan};
 pub use plan::{check, places};
 use programs::Program;
+use requests::Requests;
 use service_manager::Watchdog;
 use telling::Telling;
 use view::View;
@@ -113,8 +115,9 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
         let scraped = Arc::clone(&view);
         let text = move || metrics::text(&scraped.read());
         let metrics = endpoint.map(|endpoint| endpoint.serve(text)).transpose()?;
-        let status = move || serde_json::to_string(&view.read()).unwrap_or_default();
-        Ok((control.serve(status).context("cannot start the control thread")?, metrics))
+        let requests = Requests::new(view);
+        let answer = move |request, client| requests.answer(request, client);
+        Ok((control.serve(answer).context("cannot start the control threads")?, metrics))
     });
     let serving = match served {
         Ok(serving) => serving,

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use overload::{Hysteretic, HystereticConfig};
 use serde_json::Value;
 use sipweir::config::Config;
-use sipweir::control::Control;
+use sipweir::control::{Client, Control};
 use sipweir::status::{Service, Status};
 
 fn sipweir(words: &[&str]) -> Output {
@@ -318,7 +318,7 @@ fn a_name_that_no_service_can_have_is_a_wrong_option() {
 }
 
 /// An instance that has measured these rates, with so many messages each.
-fn instance(services: &[(&str, f64, u64)]) -> String {
+fn instance(services: &[(&str, f64, u64)]) -> Value {
     let services = services.iter().map(|(name, service_rate_per_s, served)| {
         let outcomes =
             BTreeMap::from([("original".to_owned(), BTreeMap::from([("handed_over".to_owned(), *served)]))]);
@@ -327,7 +327,7 @@ fn instance(services: &[(&str, f64, u64)]) -> String {
             Service { service_rate_per_s: *service_rate_per_s, outcomes, ..Service::default() },
         )
     });
-    serde_json::to_string(&Status { services: services.collect(), ..Status::default() }).expect("JSON")
+    serde_json::to_value(Status { services: services.collect(), ..Status::default() }).expect("JSON")
 }
 
 #[test]
@@ -335,8 +335,10 @@ fn the_rate_of_a_running_instance_is_taken_from_its_socket() {
     let socket = file("socket");
     let ask = |more: &str| format!("--instance {} --peak-load 3 --max-wait 0.2 {more}", socket.display());
     let at = sipweir::config::Control { socket: socket.clone(), ..Default::default() };
-    let serve =
-        |status: String| Control::bind(&at).expect("bind").serve(move || status.clone()).expect("thread");
+    let serve = |status: Value| {
+        let answer = move |_request, mut client: Client| client.tell(&status);
+        Control::bind(&at).expect("bind").serve(answer).expect("threads")
+    };
 
     let (said, _) = refusal(&ask(""), 1);
     assert!(said.contains("no sipweir answers on"), "{said}");

@@ -1,0 +1,101 @@
+//! What a client can ask of a running instance, and how it is written: one line, a JSON object with the name of the request
+//! and its arguments, such as `{"request":"status"}`. A request without arguments may also be its mere name, `status`.
+//!
+//! To add a request: an arm of [`Request`] here, with the type of its answer in its sentence; an arm of `run/requests.rs`
+//! that answers it; a command that calls [`super::ask`]. A change goes through the lock there.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Bytes of a request: room for a path and for some prefixes.
+pub const REQUEST_BYTES_MAX: usize = 4096;
+
+/// A request. Each has braces, also without arguments: only then serde refuses arguments that it does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What the instance does: a [`crate::status::Status`].
+    Status {},
+}
+
+/// Why a line is no request.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// Not understood.
+    #[error("this is no request: {0}")]
+    Unknown(#[from] serde_json::Error),
+    /// Not read to its end.
+    #[error("a request has at most {REQUEST_BYTES_MAX} bytes, with its line end")]
+    TooLong,
+}
+
+impl Request {
+    /// Reads a line, without its end.
+    ///
+    /// # Errors
+    ///
+    /// When it is none, or one with other arguments.
+    pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
+        let line = line.trim_ascii();
+        if line.starts_with(b"{") {
+            return Ok(serde_json::from_slice(line)?);
+        }
+        let name = String::from_utf8_lossy(line);
+        Ok(serde_json::from_value(serde_json::json!({ "request": name }))?)
+    }
+
+    /// The line, with its end.
+    ///
+    /// # Errors
+    ///
+    /// When it is too long, or has an argument that JSON cannot say, such as a path that is no UTF-8.
+    pub fn line(&self) -> Result<Vec<u8>, RequestError> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        if line.len() > REQUEST_BYTES_MAX { Err(RequestError::TooLong) } else { Ok(line) }
+    }
+}
+
+/// The answer to a request that is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// Why, and what to change.
+    pub error: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Request;
+
+    #[test]
+    fn a_request_is_an_object_or_a_mere_name() {
+        for line in ["status", " status\r", r#"{"request":"status"}"#, r#" { "request" : "status" } "#] {
+            assert_eq!(Request::parse(line.as_bytes()).expect(line), Request::Status {}, "{line}");
+        }
+        assert_eq!(Request::Status {}.line().expect("short"), b"{\"request\":\"status\"}\n");
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_what_there_is() {
+        for (line, said) in [
+            (&b""[..], "expected"),
+            (b"stat", "unknown variant `stat`, expected"),
+            (b"\0\xff", "expected"),
+            (b"{}", "missing field `request`"),
+            (b"{\"request\":\"status\",\"verbose\":true}", "unknown field `verbose`"),
+            (b"{\"request\":\"status\"} x", "trailing characters"),
+            (b"{\"request\":", "EOF"),
+        ] {
+            let error = Request::parse(line).expect_err("refused").to_string();
+            assert!(error.contains(said), "{line:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn depth_cannot_exhaust_the_stack() {
+        let deep = [b'['; super::REQUEST_BYTES_MAX];
+        let line = [&b"{\"request\":"[..], &deep].concat();
+        assert!(Request::parse(&line).is_err());
+    }
+}
