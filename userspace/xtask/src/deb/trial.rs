@@ -19,6 +19,9 @@ use crate::command;
 const ADDRESS: &str = "192.0.2.1/24";
 const INTERFACE: &str = "eth0";
 
+/// The control socket of that configuration, below the root.
+const SOCKET: &str = "run/sipweir/control.sock";
+
 /// From start to the first status, and from SIGTERM to the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -65,10 +68,12 @@ fn started(root: &Root) -> Result<()> {
     command::output(Command::new(&program).arg("check").arg(&configuration))?;
     let namespace = Namespace::make()?;
     let mut running = Running::start(&namespace, &program, &configuration)?;
-    let socket = format!("/proc/{}/root/run/sipweir/control.sock", running.0.id());
+    // Below its root, which is not ours.
+    let socket = Path::new("/proc").join(running.0.id().to_string()).join("root").join(SOCKET);
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
-        let asked = command::output(Command::new(&program).args(["status", "--json", "--socket", &socket]));
+        let asked =
+            command::output(Command::new(&program).args(["status", "--json", "--socket"]).arg(&socket));
         match asked {
             Ok(status) => break status,
             Err(_) if Instant::now() < deadline && running.0.try_wait()?.is_none() => {
