@@ -69,8 +69,8 @@ pub use rate::{RateConfig, ServiceRate};
 pub use served::{GENERATIONS, ServedFilter};
 pub use threshold::{ParseThresholdError, Threshold};
 pub use transactions::{
-    BUCKETS_MAX, COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, SLOTS, TransactionState,
-    TransactionTable,
+    BUCKETS_MAX, COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, Lookup, Place, SLOTS, TransactionState,
+    TransactionTable, Vacancy,
 };
 pub use virtual_queue::{Arrivals, VirtualQueue};
 

@@ -211,6 +211,19 @@ impl<T> CallQueue<T> {
         Lane::ALL.into_iter().find_map(|line| self.pop_line(line, now))
     }
 
+    /// The memory that [`CallQueue::push`] will read for a call, for who wants to have it in the cache by then.
+    pub fn memory_of(&self, call_key: u64) -> &[impl Sized + use<T>] {
+        self.calls.memory_of(call_key)
+    }
+
+    /// The same that [`CallQueue::pop`] will read for the originals that are next.
+    pub fn memory_of_next(&self) -> impl Iterator<Item = &[impl Sized + use<T>]> {
+        let first = self.lines[Lane::New as usize].first();
+        std::iter::successors(first, |&slot| self.slab.after(slot))
+            .filter_map(|slot| self.slab.entry(slot))
+            .map(|entry| self.calls.memory_of(entry.call_key))
+    }
+
     /// What [`CallQueue::pop`] would give, and the lane it was pushed into.
     #[must_use]
     pub fn peek(&self) -> Option<(Lane, &T)> {

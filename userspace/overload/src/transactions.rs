@@ -100,6 +100,28 @@ pub enum Entered {
     Lost,
 }
 
+/// Where a request was entered. Only a hint: by the time it is used, another request may stand there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place(u32);
+
+/// Where a request that is not known would be entered: the slot that is worth least of its two buckets, as it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vacancy {
+    place: Place,
+    seen: Slot,
+    /// Someone is lost with it.
+    is_taken: bool,
+}
+
+/// What is known of a request that has just arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// It is a copy, and it is counted.
+    Known(Known),
+    /// It is an original.
+    Unknown(Vacancy),
+}
+
 /// A view of the table's memory: `SLOTS` words a bucket, a power of two of buckets.
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionTable<'a> {
@@ -121,11 +143,23 @@ impl<'a> TransactionTable<'a> {
     /// Asks what is known of a request that has just arrived. If it is known, this is a copy, and it is counted.
     #[must_use]
     pub fn recall(&self, hash: u64, now: Nanos) -> Option<Known> {
-        let (word, found) = self.find(hash, now)?;
+        match self.look_up(hash, now) {
+            Lookup::Known(known) => Some(known),
+            Lookup::Unknown(_) => None,
+        }
+    }
+
+    /// The same, and if it is not known, where [`Self::enter`] finds room for it without another search.
+    #[must_use]
+    pub fn look_up(&self, hash: u64, now: Nanos) -> Lookup {
+        let (found, vacancy) = self.survey(hash, now);
+        let Some((word, found)) = found else { return Lookup::Unknown(vacancy) };
         let counted = found.with_copy(now);
         // Lost against another writer: one copy is not counted.
         let _seen = word.compare_exchange(found.0, counted.0, Ordering::Relaxed, Ordering::Relaxed);
-        Some(Known { state: found.state()?, copies: counted.copies() })
+        // What is live has a state.
+        let state = found.state().unwrap_or(TransactionState::HandedOver);
+        Lookup::Known(Known { state, copies: counted.copies() })
     }
 
     /// Notes what became of a request, and enters it if it is not known.
@@ -133,36 +167,61 @@ impl<'a> TransactionTable<'a> {
         // Smaller: a busy bucket is given up early; larger: a storm of writers keeps this one.
         const TRIES: usize = 4;
         for _ in 0..TRIES {
-            if let Some((word, found)) = self.find(hash, now) {
+            let (found, vacancy) = self.survey(hash, now);
+            if let Some((word, found)) = found {
                 let settled = found.with_state(state);
                 if word.compare_exchange(found.0, settled.0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                     return Entered::Updated;
                 }
-                continue;
-            }
-            if let Some(entered) = self.try_to_enter(hash, state, now) {
+            } else if let Some(entered) = self.try_to_enter(vacancy, hash, state, now) {
                 return entered;
             }
         }
         Entered::Lost
     }
 
-    /// Enters a request of which [`Self::recall`] has just said that it is not known.
-    pub fn enter(&self, hash: u64, state: TransactionState, now: Nanos) -> Entered {
-        // Who was faster may have been the same request, so look again.
-        self.try_to_enter(hash, state, now).unwrap_or_else(|| self.settle(hash, state, now))
+    /// The same for a request that was entered at this place.
+    pub fn settle_at(&self, place: Place, hash: u64, state: TransactionState, now: Nanos) -> Entered {
+        let word = self.word(place);
+        let found = Slot(word.load(Ordering::Relaxed));
+        if found.is_of(hash) && found.is_live(now) {
+            let settled = found.with_state(state);
+            if word.compare_exchange(found.0, settled.0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return Entered::Updated;
+            }
+        }
+        self.settle(hash, state, now)
     }
 
-    fn try_to_enter(&self, hash: u64, state: TransactionState, now: Nanos) -> Option<Entered> {
-        let (word, least, full) = self.least_worth(hash, now);
+    /// Enters a request of which [`Self::look_up`] has just said that it is not known, and where.
+    pub fn enter(
+        &self,
+        vacancy: Vacancy,
+        hash: u64,
+        state: TransactionState,
+        now: Nanos,
+    ) -> (Entered, Place) {
+        // Who was faster may have been the same request, so look again.
+        let entered = self.try_to_enter(vacancy, hash, state, now);
+        (entered.unwrap_or_else(|| self.settle(hash, state, now)), vacancy.place)
+    }
+
+    fn try_to_enter(
+        &self,
+        vacancy: Vacancy,
+        hash: u64,
+        state: TransactionState,
+        now: Nanos,
+    ) -> Option<Entered> {
+        let Vacancy { place, seen, is_taken } = vacancy;
         let new = Slot::new(hash, state, now);
-        word.compare_exchange(least.0, new.0, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        Some(if full { Entered::Evicted } else { Entered::New })
+        self.word(place).compare_exchange(seen.0, new.0, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(if is_taken { Entered::Evicted } else { Entered::New })
     }
 
     /// Forgets a waiting request that was lost, so that its copy is an original again.
     pub fn forget(&self, hash: u64, now: Nanos) {
-        if let Some((word, found)) = self.find(hash, now)
+        if let (Some((word, found)), _) = self.survey(hash, now)
             && found.state() == Some(TransactionState::Queued)
         {
             // Lost against a copy that was counted meanwhile: try once more, then let it be.
@@ -209,49 +268,76 @@ impl<'a> TransactionTable<'a> {
         self.mask + 1
     }
 
+    /// The same for a request that was entered at this place.
+    #[must_use]
+    pub fn memory_of(&self, place: Place) -> &'a AtomicU64 {
+        self.word(place)
+    }
+
     fn bucket(&self, index: usize) -> &'a [AtomicU64] {
-        let first = (index & self.mask) * SLOTS;
+        let first = self.first_of(index);
         // Inside by the mask.
         self.words.get(first..first + SLOTS).unwrap_or(&[])
     }
 
-    /// The request's slot; of several the one whose state is highest.
-    fn find(&self, hash: u64, now: Nanos) -> Option<(&'a AtomicU64, Slot)> {
-        let mut best: Option<(&AtomicU64, Slot)> = None;
-        for word in self.buckets_of(hash).into_iter().flatten() {
-            let slot = Slot(word.load(Ordering::Relaxed));
-            if slot.is_of(hash)
-                && slot.is_live(now)
-                && best.is_none_or(|(_, other)| slot.state() > other.state())
-            {
-                best = Some((word, slot));
-            }
-        }
-        best
+    const fn first_of(&self, index: usize) -> usize {
+        (index & self.mask) * SLOTS
     }
 
-    /// The slot that is worth least: in the emptier bucket an empty or expired one, or the oldest of both. True: someone
-    /// is lost with it.
-    fn least_worth(&self, hash: u64, now: Nanos) -> (&'a AtomicU64, Slot, bool) {
-        let [first, second] = self.buckets_of(hash).map(|bucket| {
-            let (mut used, mut worst) = (0, None);
-            for word in bucket {
-                let slot = Slot(word.load(Ordering::Relaxed));
-                let worthlessness = slot.worthlessness(now);
-                used += usize::from(slot::is_worth_keeping(worthlessness));
-                // The first of equals.
-                if worst.is_none_or(|(_, _, most)| worthlessness > most) {
-                    worst = Some((word, slot, worthlessness));
-                }
+    fn word(&self, place: Place) -> &'a AtomicU64 {
+        // A place comes from a table of this size; the mask is for a hint that does not.
+        &self.words[place.0 as usize & (self.mask * SLOTS + SLOTS - 1)]
+    }
+
+    /// One look at both buckets: the request's slot, of several the one whose state is highest; and the slot that is worth
+    /// least, in the emptier bucket an empty or expired one, or the oldest of both.
+    fn survey(&self, hash: u64, now: Nanos) -> (Option<(&'a AtomicU64, Slot)>, Vacancy) {
+        let [first, second] = [slot::bucket(hash), slot::other_bucket(hash)]
+            .map(|index| Bucket::survey(self.bucket(index), self.first_of(index), hash, now));
+        let found = match (first.found, second.found) {
+            (Some(one), Some(other)) if other.1.state() > one.1.state() => Some(other),
+            (one, other) => one.or(other),
+        };
+        let both_full = first.used == SLOTS && second.used == SLOTS;
+        let second_wins =
+            second.used < first.used || (both_full && second.worthlessness > first.worthlessness);
+        let Bucket { used, worst: (index, seen), .. } = if second_wins { second } else { first };
+        // There are fewer than 2^25 words.
+        (found, Vacancy { place: Place(index as u32), seen, is_taken: used == SLOTS })
+    }
+}
+
+/// What one look at a bucket has shown.
+struct Bucket<'a> {
+    /// The request's slot.
+    found: Option<(&'a AtomicU64, Slot)>,
+    /// Slots that are in use.
+    used: usize,
+    /// The slot that is worth least, and its number in the table.
+    worst: (usize, Slot),
+    worthlessness: u64,
+}
+
+impl<'a> Bucket<'a> {
+    /// Looks at these words, the first of which has this number.
+    fn survey(words: &'a [AtomicU64], first: usize, hash: u64, now: Nanos) -> Self {
+        let mut bucket = Self { found: None, used: 0, worst: (first, Slot::EMPTY), worthlessness: 0 };
+        for (number, word) in words.iter().enumerate() {
+            let slot = Slot(word.load(Ordering::Relaxed));
+            let worthlessness = slot.worthlessness(now);
+            let is_used = slot::is_worth_keeping(worthlessness);
+            bucket.used += usize::from(is_used);
+            // The first of equals.
+            if number == 0 || worthlessness > bucket.worthlessness {
+                bucket.worst = (first + number, slot);
+                bucket.worthlessness = worthlessness;
             }
-            (worst, used)
-        });
-        let of = |worst: Option<(_, _, u64)>| worst.map_or(0, |(_, _, worthlessness)| worthlessness);
-        let both_full = first.1 == SLOTS && second.1 == SLOTS;
-        let second_wins = second.1 < first.1 || (both_full && of(second.0) > of(first.0));
-        let (worst, used) = if second_wins { second } else { first };
-        let (word, slot, _) = worst.unwrap_or((&self.words[0], Slot::EMPTY, 0));
-        (word, slot, used == SLOTS)
+            let is_found = is_used && slot.is_of(hash);
+            if is_found && bucket.found.is_none_or(|(_, other)| slot.state() > other.state()) {
+                bucket.found = Some((word, slot));
+            }
+        }
+        bucket
     }
 }
 

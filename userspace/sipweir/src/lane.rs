@@ -18,6 +18,7 @@ use crate::handoff::Handoff;
 use crate::limits::SourceLimits;
 use crate::monitor::Monitor;
 use crate::reply_policy::ReplyPolicy;
+use crate::transactions::Entry;
 
 /// A look at the server costs about a microsecond (one netlink exchange), so it is taken at most this often.
 /// Longer: a fast server idles between looks. Shorter: looks eat the core.
@@ -44,8 +45,8 @@ pub struct Waiting {
     pub class: Class,
     /// The marker, which is removed before hand-off.
     pub marker: Option<Marker>,
-    /// The transaction whose table entry follows this message; 0 for what the table does not remember.
-    pub txn: u64,
+    /// The request whose table entry follows this message.
+    pub txn: Entry,
     /// More messages of its call are to be expected when the server has it.
     pub begins_call: bool,
 }

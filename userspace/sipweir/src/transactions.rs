@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use afxdp::MappedWords;
 use overload::{
-    COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, ServedFilter, TransactionState, TransactionTable,
+    COPIES_OF_INVITE, COPIES_OF_OTHERS, Entered, Known, Lookup, Place, ServedFilter, TransactionState,
+    TransactionTable, Vacancy,
 };
 use sip::Method;
 
@@ -18,6 +19,34 @@ use crate::counters::WorkerCounters;
 
 /// Every bucket is swept in this time, which must be below 200 s (times in slots wrap).
 const SWEEP_NS: u64 = 64_000_000_000;
+
+/// A message's request in the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The transaction hash; 0 for what the table does not remember.
+    pub hash: u64,
+    at: At,
+}
+
+/// What is known of where it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum At {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It was looked up and not found; here is room for it.
+    Vacant(Vacancy),
+    /// It was entered here.
+    Entered(Place),
+}
+
+impl Entry {
+    /// A request that was not looked up.
+    #[must_use]
+    pub const fn of(hash: u64) -> Self {
+        Self { hash, at: At::Unknown }
+    }
+}
 
 /// The memory that is shared with the XDP program.
 #[derive(Debug, Clone)]
@@ -61,44 +90,44 @@ impl Transactions {
         self.memory.is_some()
     }
 
-    /// Has the CPU fetch what [`Self::recall`] and [`Self::settle`] will read.
-    pub fn prefetch(&self, hash: u64) {
-        if hash != 0
-            && let Some(table) = self.table()
-        {
-            table.buckets_of(hash).into_iter().for_each(afxdp::prefetch);
+    /// Has the CPU fetch what [`Self::recall`] or [`Self::settle`] will read.
+    pub fn prefetch(&self, entry: Entry) {
+        let Some(table) = self.table().filter(|_| entry.hash != 0) else { return };
+        match entry.at {
+            At::Entered(place) => afxdp::prefetch(std::slice::from_ref(table.memory_of(place))),
+            At::Unknown | At::Vacant(_) => {
+                table.buckets_of(entry.hash).into_iter().for_each(afxdp::prefetch);
+            }
         }
     }
 
-    /// What is known of a request that arrives.
-    #[must_use]
-    pub fn recall(&self, hash: u64, now_ns: u64) -> Option<Known> {
-        self.table()?.recall(hash, now_ns)
-    }
-
-    /// Notes what became of a request. A hash of 0 is no request's.
-    pub fn settle(&self, hash: u64, state: TransactionState, now_ns: u64, counters: &WorkerCounters) {
-        self.change(hash, counters, |table| table.settle(hash, state, now_ns));
-    }
-
-    /// Notes that a request waits here, of which [`Self::recall`] has just said that it is not known.
-    pub fn enter_waiting(&self, hash: u64, now_ns: u64, counters: &WorkerCounters) {
-        self.change(hash, counters, |table| table.enter(hash, TransactionState::Queued, now_ns));
-    }
-
-    fn change(
-        &self,
-        hash: u64,
-        counters: &WorkerCounters,
-        enter: impl FnOnce(TransactionTable<'_>) -> Entered,
-    ) {
-        if hash == 0 {
-            return;
+    /// What is known of a request that arrives. If nothing is, the entry says from now on where there is room for it.
+    pub fn recall(&self, entry: &mut Entry, now_ns: u64) -> Option<Known> {
+        match self.table()?.look_up(entry.hash, now_ns) {
+            Lookup::Known(known) => Some(known),
+            Lookup::Unknown(vacancy) => {
+                entry.at = At::Vacant(vacancy);
+                None
+            }
         }
-        match self.table().map(enter) {
-            Some(Entered::Evicted) => counters.transactions_evicted.add(1),
-            Some(Entered::Lost) => counters.transactions_lost.add(1),
-            Some(Entered::New | Entered::Updated) | None => {}
+    }
+
+    /// Notes what became of a request, and where in the table that stands.
+    pub fn settle(&self, entry: &mut Entry, state: TransactionState, now_ns: u64, counters: &WorkerCounters) {
+        let Some(table) = self.table().filter(|_| entry.hash != 0) else { return };
+        let entered = match entry.at {
+            At::Unknown => table.settle(entry.hash, state, now_ns),
+            At::Vacant(vacancy) => {
+                let (entered, place) = table.enter(vacancy, entry.hash, state, now_ns);
+                entry.at = At::Entered(place);
+                entered
+            }
+            At::Entered(place) => table.settle_at(place, entry.hash, state, now_ns),
+        };
+        match entered {
+            Entered::Evicted => counters.transactions_evicted.add(1),
+            Entered::Lost => counters.transactions_lost.add(1),
+            Entered::New | Entered::Updated => {}
         }
     }
 
@@ -112,11 +141,11 @@ impl Transactions {
     }
 
     /// Forgets a request that was lost before the server got it.
-    pub fn forget(&self, hash: u64, now_ns: u64) {
-        if hash != 0
+    pub fn forget(&self, entry: Entry, now_ns: u64) {
+        if entry.hash != 0
             && let Some(table) = self.table()
         {
-            table.forget(hash, now_ns);
+            table.forget(entry.hash, now_ns);
         }
     }
 }
@@ -215,7 +244,7 @@ mod tests {
                 now_ns += interval_ns;
                 for n in 1..=50_u64 {
                     let hash = n << 32 | n;
-                    transactions.settle(hash, TransactionState::Shed, now_ns, &counters);
+                    transactions.settle(&mut Entry::of(hash), TransactionState::Shed, now_ns, &counters);
                 }
                 sweeper.sweep(now_ns);
                 seen = seen.max(occupancy.live.load(Ordering::Relaxed));
@@ -233,8 +262,8 @@ mod tests {
     fn without_a_table_every_request_is_unknown() {
         let transactions = Transactions::default();
         let counters = WorkerCounters::default();
-        transactions.settle(1, TransactionState::HandedOver, 0, &counters);
-        transactions.forget(1, 0);
-        assert!(!transactions.is_on() && transactions.recall(1, 0).is_none());
+        transactions.settle(&mut Entry::of(1), TransactionState::HandedOver, 0, &counters);
+        transactions.forget(Entry::of(1), 0);
+        assert!(!transactions.is_on() && transactions.recall(&mut Entry::of(1), 0).is_none());
     }
 }

@@ -248,9 +248,10 @@ impl Worker {
     /// before the first is touched.
     fn take_next(&mut self, index: usize, most: u32, now_ns: u64) -> ArrayVec<Served<Waiting>, TOGETHER_MAX> {
         let Parts { port, lanes, transactions, .. } = &mut self.parts;
+        let most = (most as usize).min(TOGETHER_MAX);
+        lanes[index].queue.memory_of_next().take(most).for_each(afxdp::prefetch);
         let pop = || lanes[index].queue.pop(now_ns);
-        let next: ArrayVec<_, TOGETHER_MAX> =
-            std::iter::from_fn(pop).take((most as usize).min(TOGETHER_MAX)).collect();
+        let next: ArrayVec<_, TOGETHER_MAX> = std::iter::from_fn(pop).take(most).collect();
         for Served { item, call_key, .. } in &next {
             let packet = item.body.packet(port.umem());
             afxdp::prefetch(&packet[..packet.len().min(PREFETCH_MAX)]);
@@ -303,7 +304,7 @@ impl Worker {
         let beginning = self.beginning_of(index, &message);
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        let (txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
+        let (mut txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
         let outcome = match (&mut lane.handoff, egress) {
             (Handoff::Kernel(_), Some(egress)) => {
                 let packet = message.body.packet_mut(port.umem());
@@ -313,7 +314,7 @@ impl Worker {
                         let len = range.len();
                         match egress.send(port, message.body, range) {
                             Ok(large) => {
-                                transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
+                                transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
                                 transactions.note_served(beginning, now_ns);
                                 lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
@@ -331,7 +332,7 @@ impl Worker {
                 let packet = message.body.packet(port.umem());
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
                     Outcome::HandedOver => {
-                        transactions.settle(txn, TransactionState::HandedOver, now_ns, counters);
+                        transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
                         transactions.note_served(beginning, now_ns);
                         lane.handed_over(message.class, begins_call, packet.len(), waited_ns, now_ns);
                         return self.parts.give_back(Some(message.body));
@@ -345,11 +346,11 @@ impl Worker {
     }
 
     /// Counts what became of a message, tells the transaction table and the export, and gives its frame back.
-    fn finish_frame(&mut self, index: usize, message: Waiting, outcome: Outcome) {
+    fn finish_frame(&mut self, index: usize, mut message: Waiting, outcome: Outcome) {
         let Parts { port, transactions, capture, counters, .. } = &self.parts;
         match outcome.ending() {
             Ending::Refused => {
-                transactions.settle(message.txn, TransactionState::Shed, self.now_ns, counters);
+                transactions.settle(&mut message.txn, TransactionState::Shed, self.now_ns, counters);
                 if let Some(tap) = capture {
                     tap.put(message.body.packet(port.umem()), &message.datagram, self.now_ns, counters);
                 }

@@ -71,6 +71,11 @@ impl CallIndex {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
+    /// What the other functions will read of a key, for who wants to have it in the cache by then.
+    pub(super) fn memory_of(&self, key: u64) -> &[impl Sized + use<>] {
+        std::slice::from_ref(&self.buckets[self.bucket_of(key)])
+    }
+
     fn find(&self, bucket: usize, key: u64) -> Option<Found> {
         let (mut before, mut first) = (NONE, self.buckets[bucket].first);
         while first != NONE {

@@ -85,6 +85,12 @@ impl<T> Slab<T> {
         self.slots[index as usize].entry.as_ref()
     }
 
+    /// The next in its line.
+    pub(super) fn after(&self, index: u32) -> Option<u32> {
+        let next = self.slots[index as usize].next;
+        (next != NONE).then_some(next)
+    }
+
     pub(super) fn append(&mut self, line: &mut Line, index: u32) {
         let slot = &mut self.slots[index as usize];
         (slot.prev, slot.next) = (line.last, NONE);

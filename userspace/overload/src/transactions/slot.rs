@@ -101,7 +101,7 @@ impl Slot {
     }
 }
 
-/// Whether a slot of that [`Slot::worthlessness`] is live.
+/// Whether a slot of that [`Slot::worthlessness`] is live ([`Slot::is_live`]).
 pub(super) const fn is_worth_keeping(worthlessness: u64) -> bool {
     worthlessness <= AGE_MAX
 }

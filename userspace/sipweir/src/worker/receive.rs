@@ -21,7 +21,7 @@ use crate::body::Body;
 use crate::counters::Outcome;
 use crate::lane::Waiting;
 use crate::limits;
-use crate::transactions::in_excess;
+use crate::transactions::{Entry, in_excess};
 
 /// Rounds of reading in one turn: with a batch of 64 frames each, more than the largest sensible ring, so that a turn
 /// empties it, and yet bounded under a flood.
@@ -141,8 +141,14 @@ impl Worker {
             matches!(reason, Reason::OriginalServed | Reason::OriginalShed | Reason::OriginalWaits);
         let has_credentials = reason == Reason::Credentials;
         let begins_call = limits::begins_call(class, method);
-        let message =
-            Waiting { body: Body::Frame(frame), datagram, class, marker, txn: meta.txn_hash, begins_call };
+        let message = Waiting {
+            body: Body::Frame(frame),
+            datagram,
+            class,
+            marker,
+            txn: Entry::of(meta.txn_hash),
+            begins_call,
+        };
         let (service, arrival_ns) = (meta.service, meta.arrival_ns);
         Some(Arrived { index, service, arrival_ns, method, is_known, has_credentials, message })
     }
@@ -170,7 +176,7 @@ impl Worker {
         if known.is_some() {
             queue = Queue::Copy;
         }
-        let Arrived { service, arrival_ns, method, has_credentials, message, .. } = arrived;
+        let Arrived { service, arrival_ns, method, has_credentials, mut message, .. } = arrived;
         let lane = &mut self.parts.lanes[index];
         lane.counters.received(message.class);
         match known {
@@ -228,7 +234,7 @@ impl Worker {
             if lane.server_down() {
                 return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
             }
-            let share_hash = match (lane.gate.looks_at_hash(), message.txn) {
+            let share_hash = match (lane.gate.looks_at_hash(), message.txn.hash) {
                 (false, _) => 0,
                 (_, 0) => sip::share_hash(self.txn_hash(&message, service), service),
                 (_, hash) => sip::share_hash(hash, service),
@@ -242,12 +248,14 @@ impl Worker {
             }
             let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
             call_key = sip::call_key(&self.parts.seed, payload);
+            afxdp::prefetch(self.parts.lanes[index].queue.memory_of(call_key));
         }
-        // Copies leave the entry as it is until the server has them.
-        let txn = if queue == Queue::Copy { 0 } else { message.txn };
         let Parts { lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        transactions.enter_waiting(txn, now_ns, counters);
+        // Copies leave the entry as it is until the server has them.
+        if queue != Queue::Copy {
+            transactions.settle(&mut message.txn, TransactionState::Queued, now_ns, counters);
+        }
         let arrival_ns = arrival_ns.min(now_ns);
         let pushed = if queue == Queue::Copy && limits::has_cap(message.class) {
             lane.queue.push_surplus(call_key, arrival_ns, message)
@@ -268,13 +276,13 @@ impl Worker {
     /// Gives a message of a class that is only watched its turn, whatever it is: it came by the side door, or only the
     /// worker could tell what it is.
     fn let_pass(&mut self, arrived: Arrived, now_ns: u64) {
-        let Arrived { index, arrival_ns, message, .. } = arrived;
+        let Arrived { index, arrival_ns, mut message, .. } = arrived;
         let payload = message.datagram.payload(message.body.packet(self.parts.port.umem()));
         let call_key = sip::call_key(&self.parts.seed, payload);
         let Parts { lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         lane.counters.received(message.class);
-        transactions.enter_waiting(message.txn, now_ns, counters);
+        transactions.settle(&mut message.txn, TransactionState::Queued, now_ns, counters);
         if let Err(message) = lane.queue.push(Queue::Control, call_key, arrival_ns.min(now_ns), message) {
             self.finish_frame(index, message, Outcome::NoRoom);
         }
@@ -286,8 +294,8 @@ impl Worker {
         if is_known || !self.is_remembered(index, message.class) {
             return;
         }
-        if message.txn == 0 {
-            message.txn = self.txn_hash(message, service);
+        if message.txn.hash == 0 {
+            message.txn = Entry::of(self.txn_hash(message, service));
         }
         self.parts.transactions.prefetch(message.txn);
     }
@@ -300,17 +308,19 @@ impl Worker {
         // Of those that claim to be copies only the first.
         if !self.is_remembered(index, message.class) || (message.class == Class::Copy && is_known) {
             let priority = self.parts.lanes[index].gate.discipline() == Discipline::Priority;
-            message.txn = if priority && message.class == Class::Original { message.txn } else { 0 };
+            if !priority || message.class != Class::Original {
+                message.txn = Entry::default();
+            }
             return None;
         }
-        if message.txn == 0 {
-            message.txn = self.txn_hash(message, service);
+        if message.txn.hash == 0 {
+            message.txn = Entry::of(self.txn_hash(message, service));
         }
-        let known = self.parts.transactions.recall(message.txn, now_ns);
+        let known = self.parts.transactions.recall(&mut message.txn, now_ns);
         self.parts.lanes[index].inquiry.note(known.is_some(), now_ns);
         let known = known?;
         message.class = Class::Copy;
-        message.txn = 0;
+        message.txn = Entry::default();
         Some(known)
     }
 
@@ -342,7 +352,7 @@ impl Worker {
     pub(super) fn read_rejected(&mut self, frame: Frame) -> Option<(usize, Waiting)> {
         let Arrived { index, mut message, .. } = self.read(frame)?;
         // The XDP program has entered it.
-        message.txn = 0;
+        message.txn = Entry::default();
         self.parts.lanes[index].counters.received(message.class);
         if self.parts.local.contains(message.datagram.source.ip()) {
             self.finish_frame(index, message, Outcome::SourceLocal);

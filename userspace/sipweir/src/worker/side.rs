@@ -19,6 +19,7 @@ use crate::counters::Outcome;
 use crate::lane::Waiting;
 use crate::limits;
 use crate::side_door::{Look, Received, SideDoor};
+use crate::transactions::Entry;
 
 /// Datagrams taken in a turn: so few that a flood of fragments leaves the turn to the rings.
 pub(super) const SIDE_MAX: usize = BATCH / 2;
@@ -83,8 +84,14 @@ impl Worker {
         let found = self.parts.privileged.raise(sip::classify(payload), payload, source);
         let (body, datagram) = (self.body_of(large), received.datagram);
         let begins_call = limits::begins_call(found.class, found.method);
-        let message =
-            Waiting { body, datagram, class: found.class, marker: found.marker, txn: 0, begins_call };
+        let message = Waiting {
+            body,
+            datagram,
+            class: found.class,
+            marker: found.marker,
+            txn: Entry::default(),
+            begins_call,
+        };
         let mut arrived = Arrived::unhashed(index, received.service, received.arrival_ns, &found, message);
         if self.parts.side_door.as_ref().is_none_or(|door| door.pool.free() > 0) {
             return Some(arrived);
