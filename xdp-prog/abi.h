@@ -20,7 +20,7 @@ enum packet_class {
 	CLASS_PROBER = 5,    /* OPTIONS from a configured prober */
 	CLASS_ORIGINAL = 6,  /* any other request, first copy */
 	CLASS_COPY = 7,	     /* a retransmission, by marker or transaction table */
-	CLASS_UNDECIDED = 8, /* a bounded scan could not tell; user space decides */
+	CLASS_UNDECIDED = 8, /* a bounded scan could not tell, and user space decides; or nobody looked */
 	CLASS_KEEPALIVE = 9, /* CR/LF or zero bytes up to 4, or empty */
 	CLASS_STUN = 10,     /* STUN on the SIP port (RFC 5626 section 4.4.2) */
 	CLASS_NOT_SIP = 11,  /* nothing that a SIP server would read as a request or a response */
@@ -84,6 +84,7 @@ enum reason {
 	REASON_CREDENTIALS = 34,      /* brings credentials: half of its work is done */
 	REASON_SOURCE_LOCAL = 35,     /* from the wire, with a source address of the host itself */
 	REASON_MONITORED = 36,	      /* only watched: what would have been done is counted apart */
+	REASON_SOURCE_DENIED = 37,    /* the source is on the list of those denied */
 	REASONS = 40,		      /* room to grow; more than 42 and the counters of a CPU exceed 32 KiB */
 };
 

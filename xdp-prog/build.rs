@@ -8,14 +8,16 @@ mod clang;
 
 /// Name of a program; its source is `NAME.bpf.c`.
 const PROGRAMS: [&str; 3] = ["classifier", "side_door", "yardstick"];
-const HEADERS: [&str; 13] = [
+const HEADERS: [&str; 15] = [
     "abi.h",
     "headers.h",
+    "lists.h",
     "locals.h",
     "maps.h",
     "message.h",
     "parsing.h",
     "request_uri.h",
+    "served.h",
     "services.h",
     "start_line.h",
     "tokens.h",

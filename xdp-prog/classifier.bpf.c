@@ -3,11 +3,11 @@
  * The verdict on every packet of a NIC queue: what it is, and which ring, the kernel or nobody gets it.
  *
  * The order of decisions: not for a service (pass) - not to be decided here: fragment, exotic, oversize
- * (pass) - keep-alive, STUN, no SIP (ring `retransmission`, whose turn comes last, or drop by setting) - what
- * the start line alone decides (control, marked copies) - what the transaction table knows (copies; the
- * worker asks it instead while that is cheaper) - the gate: while it is normal, the rest goes to ring `new`
- * unread; otherwise the headers are read, and an original outside the admitted share is shed. Whatever a
- * bounded scan cannot tell goes to ring `new` as `undecided`.
+ * (pass) - a source that is denied (drop) - keep-alive, STUN, no SIP (ring `retransmission`, whose turn comes
+ * last, or drop by setting) - what the start line alone decides (control, marked copies) - what the
+ * transaction table knows (copies; the worker asks it instead while that is cheaper) - the gate: while it is
+ * normal, the rest goes to ring `new` unread; otherwise the headers are read, and an original outside the
+ * admitted share is shed. Whatever a bounded scan cannot tell goes to ring `new` as `undecided`.
  *
  * While a class is only watched (the gate's word says so), its packets pass, and what would have been done
  * with them is counted in a table of its own.
@@ -24,6 +24,7 @@
 #include "abi.h"
 #include "maps.h"
 #include "locals.h"
+#include "lists.h"
 #include "services.h"
 #include "parsing.h"
 #include "words.h"
@@ -140,6 +141,19 @@ static __always_inline __u32 state_of_gate(__u64 gate)
 static __always_inline _Bool is_open(__u64 gate)
 {
 	return state_of_gate(gate) != GATE_OVERLOAD && state_of_gate(gate) != GATE_DISCARD;
+}
+
+/*
+ * Whether the source is on the list of those denied. While the list is empty this is a load and a branch. A
+ * function of its own, which the verifier looks at once.
+ */
+__noinline int is_denied(struct message *message)
+{
+	if (!message)
+		return 0;
+	if (message->is_ipv4)
+		return denied_families & DENIED_IPV4 && is_denied_ipv4(((__u32 *)message->source)[3]);
+	return denied_families & DENIED_IPV6 && is_denied_ipv6(message->source);
 }
 
 /* Read when it is needed: what is dropped at first sight does not pay for the clock. */
@@ -279,6 +293,11 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 	_Bool asks;
 
 	scan_start_line(ctx, message);
+	/* Where nothing is watched it was asked before. */
+	if (denied_families && gate >> GATE_MONITORED_SHIFT && is_denied(message)) {
+		message->meta.reason = REASON_SOURCE_DENIED;
+		return VERDICT_DROP;
+	}
 	if (message->meta.class == CLASS_NOT_SIP && not_sip_drop)
 		return VERDICT_DROP;
 	if (single_ring) {
@@ -394,6 +413,13 @@ int sipweir(struct xdp_md *ctx)
 		reason = check_udp_len(&flow);
 	if (reason)
 		return pass(class_of(reason), reason);
+	message.source[0] = flow.source[0];
+	message.source[1] = flow.source[1];
+	message.is_ipv4 = flow.family == FAMILY_IPV4;
+	gate = gate_of(service, ctx->rx_queue_index);
+	/* Before anything that costs more. Where a class is watched, it must be known which one this is. */
+	if (denied_families && !(gate >> GATE_MONITORED_SHIFT) && is_denied(&message))
+		return drop(CLASS_UNDECIDED, REASON_SOURCE_DENIED);
 	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)
 		return pass_on(&flow, CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
 
@@ -401,9 +427,6 @@ int sipweir(struct xdp_md *ctx)
 	message.meta.payload_offset = flow.payload_offset;
 	message.meta.payload_len = flow.udp_len - sizeof(struct udphdr);
 	message.end = flow.payload_offset + flow.udp_len - sizeof(struct udphdr);
-	message.source[0] = flow.source[0];
-	message.source[1] = flow.source[1];
-	gate = gate_of(service, ctx->rx_queue_index);
 	verdict = judge(ctx, &message, gate);
 	if (gate >> GATE_MONITORED_SHIFT)
 		count_arrival(service, ctx->rx_queue_index, verdict);

@@ -77,6 +77,14 @@ const volatile __u64 vlans_taken[4096 / 64];
  */
 volatile __u64 gates[SERVICES_MAX * QUEUES_MAX] SEC(".data.gates");
 
+/*
+ * Families that the list of denied sources has networks of; while it is 0, nobody looks there (lists.h). A
+ * map of its own, so that it can be written without the others.
+ */
+#define DENIED_IPV4 1
+#define DENIED_IPV6 2
+volatile __u64 denied_families SEC(".data.lists");
+
 /* What comes for a service of which some classes are only watched: all classes are counted. */
 struct arrivals {
 	__u64 originals; /* that the gate would admit */

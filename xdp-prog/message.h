@@ -22,7 +22,8 @@ struct message {
 	__u16 uri_end; /* and the byte behind it */
 	__u16 headers; /* first byte behind the start line */
 	__u16 end;     /* of the datagram */
-	__u16 zero[3];
+	__u16 is_ipv4;
+	__u16 zero[2];
 };
 
 static __always_inline int conclude(struct message *message, enum packet_class class, enum reason reason)

@@ -25,6 +25,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "lists.h"
 #include "locals.h"
 #include "services.h"
 
@@ -35,14 +36,17 @@
 /* Slots of the socket map. */
 #define SLOT_IPV4 0
 #define SLOT_IPV6 1
-#define SLOTS	  2
+#define SINK_IPV4 2
+#define SINK_IPV6 3
+#define SLOTS	  4
 
 /* What became of a look-up. src/side_door.rs names them in this order. */
 enum side_door_outcome {
 	SIDE_DOOR_ASSIGNED = 0,	 /* sipweir's socket gets the datagram */
 	SIDE_DOOR_NO_SOCKET = 1, /* sipweir has no socket of that family: the server gets it */
 	SIDE_DOOR_REFUSED = 2,	 /* the kernel refused the socket, or another program has chosen one */
-	SIDE_DOOR_OUTCOMES = 3,
+	SIDE_DOOR_DENIED = 3,	 /* from a denied source: a socket that nobody reads gets it, or nobody */
+	SIDE_DOOR_OUTCOMES = 4,
 };
 
 /* Keyed by interface index: the guarded device and those stacked on it. The value means nothing. */
@@ -53,7 +57,8 @@ struct {
 	__type(value, __u32);
 } side_door_devices SEC(".maps");
 
-/* One UDP socket a family. A socket that is closed leaves its slot by itself. */
+/* One UDP socket a family, and one that nobody reads and whose receive buffer is full at once. A socket that
+ * is closed leaves its slot by itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, SLOTS);
@@ -74,13 +79,18 @@ struct {
 } side_door_counters SEC(".maps");
 
 /* Atomic, unlike the classifier's: a look-up on behalf of a process can be interrupted by one of a packet. */
-static __always_inline int pass(enum side_door_outcome outcome)
+static __always_inline void count(enum side_door_outcome outcome)
 {
 	__u32 first = 0;
 	struct side_door_counts *counts = bpf_map_lookup_elem(&side_door_counters, &first);
 
 	if (counts)
 		__sync_fetch_and_add(&counts->lookups[outcome], 1);
+}
+
+static __always_inline int pass(enum side_door_outcome outcome)
+{
+	count(outcome);
 	return SK_PASS;
 }
 
@@ -89,20 +99,23 @@ union address {
 	__u64 halves[2];
 };
 
-static __always_inline _Bool is_for_service(struct bpf_sk_lookup *ctx)
+/* Bit n: some classes of service n are only watched. This program does not know the class, so it denies
+ * nobody. */
+const volatile __u64 partly_watched;
+
+static __always_inline _Bool is_for_service(struct bpf_sk_lookup *ctx, __u32 *service)
 {
 	union address address = {.words = {0, 0, bpf_htonl(0xffff), 0}};
-	__u32 service;
 
 	if (ctx->family == AF_INET) {
 		address.words[3] = ctx->local_ip4;
-		return service_at(address.halves, ctx->local_port, FAMILY_IPV4, &service);
+		return service_at(address.halves, ctx->local_port, FAMILY_IPV4, service);
 	}
 	address.words[0] = ctx->local_ip6[0];
 	address.words[1] = ctx->local_ip6[1];
 	address.words[2] = ctx->local_ip6[2];
 	address.words[3] = ctx->local_ip6[3];
-	return service_at(address.halves, ctx->local_port, FAMILY_IPV6, &service);
+	return service_at(address.halves, ctx->local_port, FAMILY_IPV6, service);
 }
 
 /* Whether the host itself is the sender; all of 127.0.0.0/8 is. */
@@ -123,23 +136,52 @@ static __always_inline _Bool is_from_here(struct bpf_sk_lookup *ctx)
 	return is_local(&address);
 }
 
+static __always_inline _Bool is_denied(struct bpf_sk_lookup *ctx)
+{
+	union address address;
+
+	if (ctx->family == AF_INET)
+		return is_denied_ipv4(ctx->remote_ip4);
+	address.words[0] = ctx->remote_ip6[0];
+	address.words[1] = ctx->remote_ip6[1];
+	address.words[2] = ctx->remote_ip6[2];
+	address.words[3] = ctx->remote_ip6[3];
+	return is_denied_ipv6(address.halves);
+}
+
+/* Chooses the socket of a slot; nobody has it afterwards but the kernel. */
+static __always_inline long assign(struct bpf_sk_lookup *ctx, struct bpf_sock *socket)
+{
+	long refused = bpf_sk_assign(ctx, socket, 0);
+
+	bpf_sk_release(socket);
+	return refused;
+}
+
 SEC("sk_lookup")
 int side_door(struct bpf_sk_lookup *ctx)
 {
 	__u32 device = ctx->ingress_ifindex, slot = ctx->family == AF_INET6 ? SLOT_IPV6 : SLOT_IPV4;
 	struct bpf_sock *socket;
-	long refused;
+	_Bool denied;
+	__u32 service;
 
 	if (ctx->protocol != IPPROTO_UDP || !is_service_port(ctx->local_port))
 		return SK_PASS;
-	if (!bpf_map_lookup_elem(&side_door_devices, &device) || !is_for_service(ctx) || is_from_here(ctx))
+	if (!bpf_map_lookup_elem(&side_door_devices, &device) || !is_for_service(ctx, &service) ||
+	    is_from_here(ctx))
 		return SK_PASS;
+	denied = !(partly_watched >> (service & 63) & 1) && is_denied(ctx);
+	if (denied)
+		slot += SINK_IPV4;
 	socket = bpf_map_lookup_elem(&side_door_sockets, &slot);
+	if (denied) {
+		count(SIDE_DOOR_DENIED);
+		return socket && !assign(ctx, socket) ? SK_PASS : SK_DROP;
+	}
 	if (!socket)
 		return pass(SIDE_DOOR_NO_SOCKET);
-	refused = bpf_sk_assign(ctx, socket, 0);
-	bpf_sk_release(socket);
-	return pass(refused ? SIDE_DOOR_REFUSED : SIDE_DOOR_ASSIGNED);
+	return pass(assign(ctx, socket) ? SIDE_DOOR_REFUSED : SIDE_DOOR_ASSIGNED);
 }
 
 /* As the classifier's. */

@@ -9,6 +9,7 @@
 //! | `transactions` | client – sipweir – server, byte for byte | refused: one answer, one ACK, nothing at the server; handed over: the server repairs a lost answer |
 //! | `starvation` | callers, flooder – sipweir – slow server | floods of keep-alives, of what is no SIP, and of forged BYEs take nothing from calls below capacity |
 //! | `side_door` | callers – sipweir – server | fragments, options and stacked devices pass the gate too |
+//! | `lists` | callers – sipweir – server | denied sources get nothing through, allowed ones do; a time that is over; 100,000 networks |
 //! | `monitor` | callers – sipweir, watching – server | everything passes, and what would have been done is counted |
 //! | `memory` | sipweir alone | the memory formula of `docs/operations.md` |
 //! | `log` | callers – sipweir (– server) | changes of state as text, JSON and for the journal; a reader that hangs holds nobody up |
@@ -30,6 +31,7 @@ mod doctor;
 mod failures;
 mod guard;
 mod guarded;
+mod lists;
 mod log;
 mod memory;
 mod monitor;

@@ -5,6 +5,7 @@
 //!   Settings ──load──> Classifier ──attach──> Attached      (a link: detached when dropped, or with the process)
 //!                        │  set_socket(queue, ring, fd)     where a verdict sends its packets
 //!                        │  gates_fd(), publish_gate()      the overload state, one word a service and queue
+//!                        │  source_lists()                  whose packets are dropped, and whose are not
 //!                        │  counters(), counter_reader()    packets by class, verdict and reason
 //!                        └  test_run(packet)                one packet through the loaded program, explained
 //! ```
@@ -34,6 +35,7 @@ mod attach;
 mod counters;
 mod error;
 mod link;
+mod lists;
 mod load;
 mod locals;
 mod meta;
@@ -47,12 +49,13 @@ mod yardstick;
 pub use attach::{AttachMode, Attached, Mode};
 pub use counters::{CounterReader, Counters};
 pub use error::Error;
+pub use lists::{List, SourceLists};
 pub use load::Classifier;
 pub use meta::Meta;
 pub use probe::{missing_types, program_name};
 pub use settings::{
     EMERGENCY_NUMBERS_MAX, FRAME_LEN_MAX, FRAME_LEN_MIN, HASH_KEY_WORDS, HashKey, LINK_ADDRESSES_MAX,
-    PROBERS_MAX, ServiceAddress, Settings,
+    LIST_ROOM_MAX, PROBERS_MAX, ServiceAddress, Settings,
 };
 pub use side_door::{Family, SideDoor, SideDoorAttached, SideDoorCounterReader, SideDoorCounters};
 pub use test_run::{Action, BareRun, TestRun};

@@ -11,6 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 
 use crate::abi::{QUEUES_MAX, RINGS, SERVICES_MAX};
 use crate::counters::{self, CounterReader, Counters, Tables};
+use crate::lists::SourceLists;
 use crate::locals::Locals;
 use crate::settings::{prober_key, service_key};
 use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
@@ -23,6 +24,8 @@ pub struct Classifier {
     pub(crate) skeleton: ClassifierSkel<'static>,
     pub(crate) test_runs: TestRuns,
     locals: Locals,
+    /// Until somebody takes them.
+    lists: Option<SourceLists>,
     /// The side door lets nobody through.
     is_all_monitored: bool,
 }
@@ -57,9 +60,25 @@ impl Classifier {
             .served
             .set_max_entries(settings.served_lines())
             .map_err(|error| Error::from_libbpf("sizing the filter of served requests", &error))?;
+        let lists = [
+            &mut open.maps.denied_ipv4,
+            &mut open.maps.denied_ipv6,
+            &mut open.maps.allowed_ipv4,
+            &mut open.maps.allowed_ipv6,
+        ];
+        for list in lists {
+            list.set_max_entries(settings.list_room)
+                .map_err(|error| Error::from_libbpf("sizing a list of sources", &error))?;
+        }
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| missing("read-only data"))?;
         write_settings(rodata, settings);
         let skeleton = open.load().map_err(|error| Error::from_libbpf("loading the XDP program", &error))?;
+        let maps = &skeleton.maps;
+        let lists = SourceLists::new(
+            [handle_of(&maps.denied_ipv4)?, handle_of(&maps.denied_ipv6)?],
+            [handle_of(&maps.allowed_ipv4)?, handle_of(&maps.allowed_ipv6)?],
+            handle_of(&maps.data_lists)?,
+        );
         for (index, service) in (0_u32..).zip(&settings.services) {
             let key = service_key(service).bytes();
             let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
@@ -75,6 +94,7 @@ impl Classifier {
             skeleton,
             test_runs: TestRuns::default(),
             locals: Locals::default(),
+            lists: Some(lists),
             is_all_monitored: settings.is_all_monitored(),
         })
     }
@@ -178,6 +198,11 @@ impl Classifier {
         counters::read_tables(&self.skeleton.maps.counters)
     }
 
+    /// The lists of sources, for whoever keeps them: there is one keeper, so they are given once.
+    pub const fn take_source_lists(&mut self) -> Option<SourceLists> {
+        self.lists.take()
+    }
+
     /// A reader of the counters for another thread.
     ///
     /// # Errors
@@ -198,9 +223,11 @@ impl Classifier {
 }
 
 fn reader_of(map: &libbpf_rs::MapMut<'_>) -> Result<CounterReader, Error> {
-    let map = MapHandle::try_from(map)
-        .map_err(|error| Error::from_libbpf("duplicating the counters' descriptor", &error))?;
-    Ok(CounterReader::new(map))
+    Ok(CounterReader::new(handle_of(map)?))
+}
+
+fn handle_of(map: &libbpf_rs::MapMut<'_>) -> Result<MapHandle, Error> {
+    MapHandle::try_from(map).map_err(|error| Error::from_libbpf("duplicating a map's descriptor", &error))
 }
 
 fn write_settings(rodata: &mut types::rodata, settings: &Settings) {

@@ -35,6 +35,8 @@ pub const HASH_KEY_WORDS: usize = 2 * (FRAME_LEN_MAX as usize / 8 + 10);
 pub const EMERGENCY_NUMBERS_MAX: usize = 16;
 /// As in `maps.h`.
 pub const PROBERS_MAX: usize = 1024;
+/// Networks of a family in a list of sources. They take up to 192 bytes each in the kernel.
+pub const LIST_ROOM_MAX: u32 = 1 << 22;
 
 const FAMILY_ANY: u16 = 0;
 const FAMILY_IPV4: u16 = 4;
@@ -71,6 +73,8 @@ pub struct Settings {
     pub services: Vec<ServiceAddress>,
     /// Bit n: service n is only watched, so the side door leaves its datagrams alone.
     pub monitored: u64,
+    /// Bit n: some classes of service n are only watched, so the side door denies nobody: it does not know the class.
+    pub monitored_partly: u64,
     /// Bytes of the longest packet that fits into a UMEM frame behind its headroom; longer ones pass to the kernel.
     pub max_frame_len: u32,
     /// Drop what is no SIP instead of passing it.
@@ -84,6 +88,8 @@ pub struct Settings {
     pub emergency_numbers: Vec<u64>,
     /// Networks whose OPTIONS are probes: address and bits.
     pub probers: Vec<(IpAddr, u8)>,
+    /// Most networks of each family in each list of sources, denied and allowed.
+    pub list_room: u32,
     /// No classes and no gate in the kernel: everything for a service goes to ring `new` (the `fifo` policy).
     pub single_ring: bool,
     /// Buckets of the transaction table, a power of two; one takes 64 bytes and remembers 8 requests. 0: no table, and
@@ -100,12 +106,14 @@ impl Settings {
             hash_key,
             services,
             monitored: 0,
+            monitored_partly: 0,
             max_frame_len: 2048,
             not_sip_drop: false,
             link_addresses: None,
             vlans: None,
             emergency_numbers: Vec::new(),
             probers: Vec::new(),
+            list_room: 1,
             single_ring: false,
             transaction_buckets: 0,
         }
@@ -168,6 +176,12 @@ impl Settings {
             return refuse(format!(
                 "{} networks of probers: up to {PROBERS_MAX} are possible",
                 self.probers.len()
+            ));
+        }
+        if !(1..=LIST_ROOM_MAX).contains(&self.list_room) {
+            return refuse(format!(
+                "room for {} networks: 1 to {LIST_ROOM_MAX} are possible",
+                self.list_room
             ));
         }
         for (index, service) in self.services.iter().enumerate() {

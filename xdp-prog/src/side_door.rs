@@ -14,12 +14,13 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 
 use crate::abi::SIDE_DOOR_DEVICES_MAX;
+use crate::lists::SourceLists;
 use crate::locals::Locals;
 use crate::settings::service_key;
 use crate::skeleton::side_door::{SideDoorSkel, SideDoorSkelBuilder};
 use crate::{Error, Settings};
 
-/// What became of the look-ups for a service from a guarded device, in the order of `enum side_door_outcome`.
+/// What became of look-ups for a service from a guarded device, in the order of `enum side_door_outcome`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideDoorCounters {
     /// The datagram went to our socket.
@@ -28,6 +29,8 @@ pub struct SideDoorCounters {
     pub no_socket: u64,
     /// The kernel refused our socket, or another program had chosen one.
     pub refused: u64,
+    /// The source is denied: the datagram went to a socket that nobody reads.
+    pub denied: u64,
 }
 
 /// A family of addresses, each with a socket of its own.
@@ -64,14 +67,15 @@ impl std::fmt::Debug for SideDoorAttached {
 }
 
 impl SideDoor {
-    /// Loads the program for the services of `settings` and the devices with these indexes. As for the classifier, the
+    /// Loads the program for the services of `settings` and the devices with these indexes; it looks into the classifier's
+    /// `lists`. As for the classifier, the
     /// place of libbpf's object is never freed.
     ///
     /// # Errors
     ///
     /// [`Error::Settings`], [`Error::OutOfTable`] with too many devices, [`Error::NotPermitted`], [`Error::NoMemory`],
     /// [`Error::Kernel`].
-    pub fn load(settings: &Settings, devices: &[u32]) -> Result<Self, Error> {
+    pub fn load(settings: &Settings, devices: &[u32], lists: &SourceLists) -> Result<Self, Error> {
         settings.check()?;
         if devices.len() > SIDE_DOOR_DEVICES_MAX {
             let (index, limit) = (devices.len(), SIDE_DOOR_DEVICES_MAX);
@@ -82,6 +86,15 @@ impl SideDoor {
         let mut open = SideDoorSkelBuilder::default()
             .open(place)
             .map_err(|error| failed("opening the side door's program", &error))?;
+        let [[denied_ipv4, denied_ipv6], [allowed_ipv4, allowed_ipv6]] = lists.descriptors();
+        for (list, shared) in [
+            (&mut open.maps.denied_ipv4, denied_ipv4),
+            (&mut open.maps.denied_ipv6, denied_ipv6),
+            (&mut open.maps.allowed_ipv4, allowed_ipv4),
+            (&mut open.maps.allowed_ipv6, allowed_ipv6),
+        ] {
+            list.reuse_fd(shared).map_err(|error| failed("sharing a list of sources", &error))?;
+        }
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| Error::Kernel {
             action: "mapping the side door's read-only data".to_owned(),
             source: std::io::Error::from(std::io::ErrorKind::Unsupported),
@@ -90,6 +103,7 @@ impl SideDoor {
         rodata.has_exact_v4 = settings.has_exact_v4().into();
         rodata.has_exact_v6 = settings.has_exact_v6().into();
         rodata.has_any_address = settings.has_any_address().into();
+        rodata.partly_watched = settings.monitored_partly;
         if let Some(first) = settings.services.first().filter(|_| !settings.is_monitored(0)) {
             let place = &mut rodata.first_service;
             (place.address, place.port, place.family) = service_key(first).fields();
@@ -130,6 +144,19 @@ impl SideDoor {
         let slot = (family as u32).to_ne_bytes();
         let entered = self.skeleton.maps.side_door_sockets.update(&slot, &value, MapFlags::ANY);
         entered.map_err(|error| Error::from_libbpf("entering the side door's socket", &error))
+    }
+
+    /// Makes this bound UDP socket, which nobody reads, the one that datagrams of denied sources of its family end at. Without
+    /// it they are refused by the kernel, which tells their senders so (ICMP port unreachable).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about the socket.
+    pub fn set_sink(&self, family: Family, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let slot = (SINKS + family as u32).to_ne_bytes();
+        let entered = self.skeleton.maps.side_door_sockets.update(&slot, &value, MapFlags::ANY);
+        entered.map_err(|error| Error::from_libbpf("entering the side door's sink", &error))
     }
 
     /// Opens the door: the kernel asks the program in the network namespace of the calling thread from now on.
@@ -210,13 +237,15 @@ impl SideDoorCounterReader {
                 *sum += u64::from_ne_bytes(*word);
             }
         }
-        let [assigned, no_socket, refused] = sums;
-        Ok(SideDoorCounters { assigned, no_socket, refused })
+        let [assigned, no_socket, refused, denied] = sums;
+        Ok(SideDoorCounters { assigned, no_socket, refused, denied })
     }
 }
 
+/// `SINK_IPV4`.
+const SINKS: u32 = 2;
 /// `SIDE_DOOR_OUTCOMES`.
-const OUTCOMES: usize = 3;
+const OUTCOMES: usize = 4;
 /// The look-up goes on, with the chosen socket if there is one (linux/bpf.h).
 const SK_PASS: u32 = 1;
 /// Bytes of `struct bpf_sk_lookup` (linux/bpf.h).

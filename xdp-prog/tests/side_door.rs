@@ -6,18 +6,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 
 use support::{ANY_PORT, CALLER_V4, CALLER_V6, PORT, SERVICE_V4, SERVICE_V6, settings};
-use xdp_prog::{Family, ServiceAddress, Settings, SideDoor, SideDoorCounters};
+use xdp_prog::{Family, List, ServiceAddress, Settings, SideDoor, SideDoorCounters, SourceLists};
 
 /// A door for these settings, with one socket a family, and the cookies of the two.
 struct Door {
     door: SideDoor,
+    lists: SourceLists,
     sockets: [UdpSocket; 2],
     cookies: [u64; 2],
 }
 
 /// `devices` are what test runs come from, which is device 0.
 fn door(settings: &Settings, devices: &[u32]) -> Door {
-    let door = SideDoor::load(settings, devices)
+    let mut classifier = support::load(settings);
+    let lists = classifier.take_source_lists().expect("the lists");
+    let door = SideDoor::load(settings, devices, &lists)
         .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
     let bound = |ip: IpAddr| UdpSocket::bind((ip, 0)).expect("bind");
     let sockets = [bound(Ipv4Addr::UNSPECIFIED.into()), bound(Ipv6Addr::UNSPECIFIED.into())];
@@ -27,7 +30,7 @@ fn door(settings: &Settings, devices: &[u32]) -> Door {
     let cookies = [0, 1].map(|family| {
         rustix::net::sockopt::socket_cookie(&sockets[family]).expect("every socket has a cookie")
     });
-    Door { door, sockets, cookies }
+    Door { door, lists, sockets, cookies }
 }
 
 impl Door {
@@ -58,7 +61,7 @@ fn what_is_for_a_service_gets_the_socket_of_its_family_and_nothing_else_does() {
         assert_eq!(door.chosen((address, ANY_PORT)), Some(cookie), "any address");
         assert_eq!(door.chosen((address, PORT)), None, "not this address");
     }
-    assert_eq!(door.counters(), SideDoorCounters { assigned: 4, no_socket: 0, refused: 0 });
+    assert_eq!(door.counters(), SideDoorCounters { assigned: 4, ..Default::default() });
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn what_the_host_sends_to_itself_goes_on_to_the_server_until_the_address_is_gone
     assert_eq!(services.map(|service| door.chosen(service)), [Some(v4), Some(v6)]);
     let loopback = SocketAddr::from((Ipv4Addr::new(127, 3, 2, 1), 40_000));
     assert_eq!(door.door.test_run(loopback, services[0].into()).expect("a test run"), None);
-    assert_eq!(door.counters(), SideDoorCounters { assigned: 2, no_socket: 0, refused: 0 });
+    assert_eq!(door.counters(), SideDoorCounters { assigned: 2, ..Default::default() });
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_closed_socket_lets_its_family_through_and_the_other_stays() {
     door.sockets[0] = UdpSocket::bind("127.0.0.1:0").expect("bind");
     assert_eq!(door.chosen((SERVICE_V4.into(), PORT)), None);
     assert_eq!(door.chosen((SERVICE_V6.into(), PORT)), Some(v6));
-    assert_eq!(door.counters(), SideDoorCounters { assigned: 2, no_socket: 1, refused: 0 });
+    assert_eq!(door.counters(), SideDoorCounters { assigned: 2, no_socket: 1, ..Default::default() });
 }
 
 #[test]
@@ -133,7 +136,34 @@ fn a_service_without_exact_addresses_is_found_at_any() {
 #[test]
 fn more_devices_than_the_table_holds_are_refused() {
     let many: Vec<u32> = (0..=4096).collect();
-    let error = SideDoor::load(&settings(), &many).expect_err("more than the table");
+    let lists = support::classifier().take_source_lists().expect("the lists");
+    let error = SideDoor::load(&settings(), &many, &lists).expect_err("more than the table");
     assert!(error.to_string().contains("4096"), "{error}");
-    SideDoor::load(&settings(), &many[..4096]).expect("as many as the table holds");
+    SideDoor::load(&settings(), &many[..4096], &lists).expect("as many as the table holds");
+}
+
+#[test]
+fn datagrams_of_denied_sources_end_at_a_socket_that_nobody_reads_unless_the_service_is_partly_watched() {
+    let mut door = door(&settings(), &[0]);
+    let [v4, v6] = door.cookies;
+    let sinks = ["127.0.0.1:0", "[::1]:0"].map(|address| UdpSocket::bind(address).expect("bind"));
+    for (family, sink) in [Family::Ipv4, Family::Ipv6].into_iter().zip(&sinks) {
+        door.door.set_sink(family, sink.as_fd()).expect("a bound socket");
+    }
+    let cookie = |sink| rustix::net::sockopt::socket_cookie(sink).expect("every socket has a cookie");
+    let services = [(SERVICE_V4.into(), PORT), (SERVICE_V6.into(), PORT)];
+    door.lists.enter(List::Deny, CALLER_V4.into(), 32).expect("entered");
+    assert_eq!(services.map(|service| door.chosen(service)), [Some(cookie(&sinks[0])), Some(v6)]);
+    door.lists.enter(List::Deny, CALLER_V6.into(), 128).expect("entered");
+    assert_eq!(services.map(|service| door.chosen(service)), [0, 1].map(|at| Some(cookie(&sinks[at]))));
+    assert_eq!(door.chosen((OTHER_V4, PORT)), None, "no service");
+    door.lists.enter(List::Allow, Ipv4Addr::UNSPECIFIED.into(), 0).expect("entered");
+    assert_eq!(door.chosen(services[0]), Some(v4));
+    assert_eq!(door.counters(), SideDoorCounters { assigned: 2, denied: 3, ..Default::default() });
+    let partly = self::door(&Settings { monitored_partly: 1, ..settings() }, &[0]);
+    let mut partly_lists = partly.lists;
+    partly_lists.enter(List::Deny, CALLER_V4.into(), 32).expect("entered");
+    let source = SocketAddr::new(CALLER_V4.into(), 40_000);
+    let chosen = partly.door.test_run(source, services[0].into()).expect("a test run");
+    assert_eq!(chosen, Some(partly.cookies[0]));
 }

@@ -177,6 +177,8 @@ closed_enum! {
     SourceLocal = 35, "source_local";
     /// Only watched: what would have been done is counted apart.
     Monitored = 36, "monitored";
+    /// The source is on the list of those denied.
+    SourceDenied = 37, "source_denied";
 }
 
 closed_enum! {

@@ -12,7 +12,9 @@ use clap::{Parser, Subcommand};
 use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
-use crate::{classify, control, demo, doctor, experiment, generate, log, model, netdev, run, simulate, tune};
+use crate::{
+    classify, control, demo, doctor, experiment, generate, lists, log, model, netdev, run, simulate, tune,
+};
 
 /// Keeps SIP servers alive under any load.
 #[derive(Debug, Parser)]
@@ -83,7 +85,7 @@ const ENVIRONMENT: u8 = 1;
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run { config, log_format } => guard(&config, log_format),
-        Command::Check { file } => match usable(&file) {
+        Command::Check { file } => match usable(&file).and_then(with_lists) {
             Ok(config) => {
                 println!("{}: no problems", file.display());
                 if let Some(helper) = helper_of_host(&config, &sip_helper::Paths::default()) {
@@ -154,6 +156,14 @@ fn explain(error: &anyhow::Error, config: &Config) {
 pub(crate) fn usable(file: &Path) -> Result<Config, Box<dyn std::error::Error>> {
     let config = Config::read(file)?;
     run::check(&config).map_err(|error| format!("{}: {}", file.display(), in_full(&error)))?;
+    Ok(config)
+}
+
+/// Reads the lists that a configuration names, as a start would.
+fn with_lists(config: Config) -> Result<Config, Box<dyn std::error::Error>> {
+    for list in xdp_prog::List::ALL {
+        lists::file::read_all(config.lists.files(list), config.lists.room as usize)?;
+    }
     Ok(config)
 }
 

@@ -8,6 +8,7 @@
 mod capture;
 mod check;
 mod limits;
+mod lists;
 mod metrics;
 mod monitor;
 mod notation;
@@ -17,6 +18,7 @@ mod value;
 
 pub use capture::{Capture, Collector};
 pub use limits::{Limits, PeerLimits};
+pub use lists::Lists;
 pub use metrics::{Metrics, MetricsListen};
 pub use monitor::{MonitorClasses, Monitored, ServiceMode};
 pub use peer::Peer;
@@ -49,6 +51,9 @@ pub struct Config {
     /// Requests that are never shed.
     #[serde(default)]
     pub privileges: Privileges,
+    /// Whose packets are dropped, and whose are not all the same.
+    #[serde(default)]
+    pub lists: Lists,
     /// The Unix socket that `sipweir status` asks.
     #[serde(default)]
     pub control: Control,

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod handoff;
 pub mod lane;
 pub mod limits;
+pub mod lists;
 pub mod local;
 pub mod prefix;
 pub mod privileged;

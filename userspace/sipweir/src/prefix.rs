@@ -3,7 +3,7 @@
 //! Built once from the configuration; a look-up allocates nothing. Not here: what the values mean.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A network, as `"10.0.0.0/8"`, `"2001:db8::/32"`, or one address.
@@ -31,6 +31,20 @@ impl Prefix {
     #[must_use]
     pub const fn network(self) -> IpAddr {
         self.network
+    }
+
+    /// The network of its first `len` bits; itself if it has no more.
+    #[must_use]
+    pub const fn cut(self, len: u8) -> Self {
+        if len >= self.len {
+            return self;
+        }
+        let network = match self.network {
+            // Of the upper 32 bits.
+            IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & (mask_of(len) >> 96) as u32)),
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask_of(len))),
+        };
+        Self { network, len }
     }
 
     /// Its length.

@@ -34,6 +34,7 @@ use crate::counters::{LaneCounters, WorkerCounters};
 use crate::handoff::Handoff;
 use crate::handoff::embedded::{Exchange, PacketBytes};
 use crate::handoff::kernel::{Egress, Server, packet_socket};
+use crate::lists::keeper::Keeping;
 use crate::local::{LetterBox, LocalAddresses};
 use crate::metrics::{self, Endpoint};
 use crate::netdev;
@@ -158,6 +159,7 @@ struct Instance {
     occupancy: Arc<Occupancy>,
     stop: Arc<AtomicBool>,
     lanes: Vec<(String, Vec<Arc<LaneCounters>>)>,
+    lists: Keeping,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
     /// Removes the device, if that is left to it.
@@ -183,8 +185,11 @@ impl Instance {
         let stack = netdev::Stack::on(interface.index)?;
         let devices = stack.indexes.clone();
         let settings = plan.settings(config, stack, &key);
-        let classifier = xdp_prog::Classifier::load(&settings)?;
-        let door = Door::load(&settings, &devices)?;
+        let mut classifier = xdp_prog::Classifier::load(&settings)?;
+        let lists = classifier.take_source_lists().context("somebody else keeps the lists of sources")?;
+        let door = Door::load(&settings, &devices, &lists)?;
+        // Before the first packet is judged.
+        let lists = Keeping::start(&config.lists, lists)?;
         let attach_mode = match config.xdp.mode {
             XdpMode::Auto => xdp_prog::AttachMode::Auto,
             XdpMode::Native => xdp_prog::AttachMode::Native,
@@ -247,6 +252,7 @@ impl Instance {
             occupancy: Arc::new(Occupancy::default()),
             stop: Arc::new(AtomicBool::new(false)),
             lanes: config.service.keys().map(|name| (name.clone(), Vec::new())).collect(),
+            lists,
             classifier,
             device,
             janitor: None,
@@ -528,6 +534,7 @@ impl Instance {
             transactions: self.transactions.as_ref().map_or(0, |memory| memory.table.words().len() as u64),
             occupancy: Arc::clone(&self.occupancy),
             side_door: self.door.counter_reader()?,
+            lists: self.lists.handle().clone(),
             programs,
             capture: config
                 .capture

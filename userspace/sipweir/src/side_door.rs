@@ -68,6 +68,8 @@ pub enum Look {
 struct Door {
     family: Family,
     socket: OwnedFd,
+    /// Where datagrams of denied sources end: bound, and never read.
+    sink: OwnedFd,
     /// Sends replies of this family.
     raw: OwnedFd,
     /// Datagrams lost at the full receive buffer, as the kernel counts them.
@@ -118,6 +120,11 @@ impl SideDoor {
     /// The sockets, for the program's map and for poll.
     pub fn sockets(&self) -> impl Iterator<Item = (Family, BorrowedFd<'_>)> {
         self.doors.iter().map(|door| (door.family, door.socket.as_fd()))
+    }
+
+    /// The sockets that nobody reads, for the program's map.
+    pub fn sinks(&self) -> impl Iterator<Item = (Family, BorrowedFd<'_>)> {
+        self.doors.iter().map(|door| (door.family, door.sink.as_fd()))
     }
 
     /// How many families there are; [`SideDoor::look`] takes a number below it.
@@ -215,9 +222,17 @@ impl Door {
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES)?;
         }
         bind(&socket, &SocketAddr::new(loopback, 0))?;
+        let sink = socket_with(domain, SocketType::DGRAM, flags, None)?;
+        match family {
+            Family::Ipv4 => rustix::net::sockopt::set_ip_freebind(&sink, true)?,
+            Family::Ipv6 => rustix::net::sockopt::set_ipv6_freebind(&sink, true)?,
+        }
+        // The least that the kernel gives: a datagram or two lie in it for ever, all others are dropped.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&sink, 0)?;
+        bind(&sink, &SocketAddr::new(loopback, 0))?;
         // Protocol RAW: our own IP headers, and nothing is received.
         let raw = socket_with(domain, SocketType::RAW, flags, Some(ipproto::RAW))?;
-        Ok(Self { family, socket, raw, lost: 0, look_at_ns: 0 })
+        Ok(Self { family, socket, sink, raw, lost: 0, look_at_ns: 0 })
     }
 
     /// Receives behind the room for headers.

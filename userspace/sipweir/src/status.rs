@@ -4,6 +4,7 @@
 //! The JSON form is a promise: keys are added, not renamed. Counters count from the start of the instance.
 
 mod beside;
+mod lists;
 mod service;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use sip::Class;
 use crate::counters::{LaneCounters, Outcome, WorkerCounters};
 
 pub use beside::{InterfaceCounters, ProgramCost, SOCKET_NAMES, Socket};
+pub use lists::{List, Lists};
 pub use service::{AtWorker, Wait};
 
 /// A running instance.
@@ -44,6 +46,9 @@ pub struct Status {
     /// What only the kernel can put together.
     #[serde(default)]
     pub side_door: SideDoor,
+    /// Sources whose packets are dropped, and those whose are not.
+    #[serde(default)]
+    pub lists: Lists,
     /// The export of refused messages, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Capture>,
@@ -73,6 +78,9 @@ pub struct SideDoor {
     pub no_socket: u64,
     /// Those where the kernel refused the socket: the server, or another program's choice, got the datagram.
     pub refused: u64,
+    /// Those from denied sources: nobody got the datagram.
+    #[serde(default)]
+    pub denied: u64,
     /// Datagrams taken in.
     pub received: u64,
     /// Datagrams that were for no service, dropped.
@@ -470,15 +478,17 @@ impl Status {
         let door = &self.side_door;
         writeln!(
             out,
-            "\nside door: {} received, {} foreign, {} lost, {} large buffers free; look-ups: {} assigned, {} without socket, {} refused",
+            "\nside door: {} received, {} foreign, {} lost, {} large buffers free; look-ups: {} assigned, {} without socket, {} refused, {} denied",
             door.received,
             door.foreign,
             door.lost,
             door.large_free,
             door.assigned,
             door.no_socket,
-            door.refused
+            door.refused,
+            door.denied
         )?;
+        self.lists.write_text(out)?;
         if let Some(Capture { collector, captured, cut, lost, sent, unsent }) = &self.capture {
             writeln!(
                 out,

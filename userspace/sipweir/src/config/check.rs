@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use overload::Threshold;
 use xdp_prog::LINK_ADDRESSES_MAX;
 use xdp_prog::abi::SERVICES_MAX;
-use xdp_prog::{EMERGENCY_NUMBERS_MAX, PROBERS_MAX};
+use xdp_prog::{EMERGENCY_NUMBERS_MAX, LIST_ROOM_MAX, List, PROBERS_MAX};
 
 use super::{
-    Config, Frames, GateKind, HandoffKind, Limit, Limits, Peer, PeerLimits, Problem, Reply, Service,
+    Config, Frames, GateKind, HandoffKind, Limit, Limits, Lists, Peer, PeerLimits, Problem, Reply, Service,
     ServiceMode, Taken,
 };
 use crate::prefix::Prefix;
@@ -82,6 +82,7 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
         let message = format!("{} is not between 1 and {CAPTURE_MESSAGES_MAX}", capture.messages);
         report("capture.messages".into(), message);
     }
+    lists(&config.lists, &mut report);
     frames(&config.frames, &mut report);
     if let Taken::Listed(vlans) = &config.xdp.vlans
         && let Some(vlan) = vlans.iter().find(|vlan| !(1..=4094).contains(*vlan))
@@ -107,6 +108,19 @@ pub(super) fn relations(config: &Config, whole: bool, problems: &mut BTreeSet<Pr
             }
         }
         one_service(&format!("service.{name}"), service, whole, &mut report);
+    }
+}
+
+fn lists(lists: &Lists, report: &mut impl FnMut(String, String)) {
+    for list in List::ALL {
+        // The working directory of a service is nobody's business.
+        for file in lists.files(list).iter().filter(|file| !file.is_absolute()) {
+            let message = format!("{} is no absolute path", file.display());
+            report(format!("lists.{}", list.name()), message);
+        }
+    }
+    if !(1..=LIST_ROOM_MAX).contains(&lists.room) {
+        report("lists.room".into(), format!("{} is not between 1 and {LIST_ROOM_MAX}", lists.room));
     }
 }
 

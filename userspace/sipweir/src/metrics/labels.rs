@@ -41,6 +41,10 @@ pub enum Label {
     SideDoor,
     /// What became of a message on its way to the collector.
     Capture,
+    /// Which list of sources.
+    List,
+    /// What became of a reload.
+    Reload,
     /// Which BPF program.
     Program,
     /// Which way packets went.
@@ -69,7 +73,7 @@ pub(super) const GATE_STATES: [GateState; 3] = [GateState::Normal, GateState::Ov
 
 impl Label {
     /// All labels.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Service,
         Self::Mode,
         Self::Handoff,
@@ -86,6 +90,8 @@ impl Label {
         Self::LookUp,
         Self::SideDoor,
         Self::Capture,
+        Self::List,
+        Self::Reload,
         Self::Program,
         Self::Direction,
         Self::Version,
@@ -109,7 +115,8 @@ impl Label {
             Self::Outcome => "outcome",
             Self::GateState | Self::ServerState | Self::Frames => "state",
             Self::Socket => "socket",
-            Self::LookUp | Self::SideDoor | Self::Capture => "result",
+            Self::LookUp | Self::SideDoor | Self::Capture | Self::Reload => "result",
+            Self::List => "list",
             Self::Program => "program",
             Self::Direction => "direction",
             Self::Version => "version",
@@ -137,9 +144,11 @@ impl Label {
             Self::ServerState => Values::Closed(ServerState::ALL.map(ServerState::name).into()),
             Self::Socket => closed(&SOCKET_NAMES),
             Self::Frames => closed(&["held", "free"]),
-            Self::LookUp => closed(&["assigned", "no_socket", "refused"]),
+            Self::LookUp => closed(&["assigned", "no_socket", "refused", "denied"]),
             Self::SideDoor => closed(&["received", "foreign", "lost"]),
             Self::Capture => closed(&["captured", "cut", "lost", "sent", "unsent"]),
+            Self::List => Values::Closed(xdp_prog::List::ALL.map(xdp_prog::List::name).into()),
+            Self::Reload => closed(&["done", "refused"]),
             Self::Program => closed(&["xdp", "side_door"]),
             Self::Direction => closed(&["receive", "transmit"]),
             Self::Version => Values::Open("the version of sipweir"),

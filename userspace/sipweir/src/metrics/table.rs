@@ -536,12 +536,15 @@ pub static METRICS: &[Metric] = &[
         kind: Counter,
         unit: None,
         labels: &[Label::LookUp],
-        sentence: "Look-ups of the kernel for a service: ended at sipweir's socket, found none of it, or were refused it; the last two reach the server.",
+        sentence: "Look-ups of the kernel for a service: ended at sipweir's socket, found none of it, or were refused it; those two reach the server; or had a denied source, and reach nobody.",
         read: |status, samples| {
             let door = &status.side_door;
-            for (result, count) in
-                [("assigned", door.assigned), ("no_socket", door.no_socket), ("refused", door.refused)]
-            {
+            for (result, count) in [
+                ("assigned", door.assigned),
+                ("no_socket", door.no_socket),
+                ("refused", door.refused),
+                ("denied", door.denied),
+            ] {
                 samples.whole([result], count);
             }
         },
@@ -568,6 +571,33 @@ pub static METRICS: &[Metric] = &[
         labels: &[],
         sentence: "Large buffers that are free; at 0, large originals are refused.",
         read: |status, samples| samples.whole([], status.side_door.large_free),
+    },
+    Metric {
+        name: "list_networks",
+        kind: Gauge,
+        unit: None,
+        labels: &[Label::List],
+        sentence: "Networks on the lists of sources: denied, whose packets `xdp_packets` counts by the reason `source_denied`, and allowed.",
+        read: |status, samples| by_list(status, samples, |list| list.networks),
+    },
+    Metric {
+        name: "list_expired",
+        kind: Counter,
+        unit: None,
+        labels: &[Label::List],
+        sentence: "Networks that have left a list since their time was over.",
+        read: |status, samples| by_list(status, samples, |list| list.expired),
+    },
+    Metric {
+        name: "list_reloads",
+        kind: Counter,
+        unit: None,
+        labels: &[Label::Reload],
+        sentence: "Reloads of the lists' files: done, or refused, which changed nothing.",
+        read: |status, samples| {
+            samples.whole(["done"], status.lists.reloads);
+            samples.whole(["refused"], status.lists.reloads_refused);
+        },
     },
     Metric {
         name: "capture_messages",
@@ -610,6 +640,13 @@ fn at_workers(status: &Status, samples: &mut Samples, gauge: fn(&status::AtWorke
             samples.real([name, &worker.queue.to_string()], gauge(worker));
         }
     });
+}
+
+/// A number of each list of sources.
+fn by_list(status: &Status, samples: &mut Samples, count: fn(&status::List) -> u64) {
+    for (list, of) in xdp_prog::List::ALL.into_iter().zip([&status.lists.deny, &status.lists.allow]) {
+        samples.whole([list.name()], count(of));
+    }
 }
 
 /// A counter of each worker.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::Context as _;
 use sip::Services;
-use xdp_prog::Settings;
+use xdp_prog::{Settings, SourceLists};
 
 use crate::config::Config;
 use crate::local::LocalAddresses;
@@ -22,9 +22,9 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Loads the program for the guarded interface and what is stacked on it now.
-    pub(super) fn load(settings: &Settings, devices: &[u32]) -> anyhow::Result<Self> {
-        let program = xdp_prog::SideDoor::load(settings, devices)?;
+    /// Loads the program for the guarded interface and what is stacked on it now; it asks the classifier's lists.
+    pub(super) fn load(settings: &Settings, devices: &[u32], lists: &SourceLists) -> anyhow::Result<Self> {
+        let program = xdp_prog::SideDoor::load(settings, devices, lists)?;
         Ok(Self { program, attached: None })
     }
 
@@ -44,6 +44,9 @@ impl Door {
         let door = SideDoor::open(config.frames.large as usize, interface.index)?.serving(services);
         for (family, socket) in door.sockets() {
             self.program.set_socket(family, socket)?;
+        }
+        for (family, sink) in door.sinks() {
+            self.program.set_sink(family, sink)?;
         }
         Ok(door)
     }

@@ -14,7 +14,7 @@ use overload::{
 use sip::{Class, TransactionKey};
 use xdp_prog::LINK_ADDRESSES_MAX;
 
-use crate::config::{Config, Frames, GateKind, HandoffKind, NotSip, Service, Taken};
+use crate::config::{Config, Frames, GateKind, HandoffKind, Monitored, NotSip, Service, Taken};
 use crate::counters::LaneCounters;
 use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
@@ -122,11 +122,20 @@ impl Plan {
             .values()
             .flat_map(|service| std::iter::repeat_n(service.monitored().is_all(), service.listen.0.len()));
         let monitored = (0..).zip(is_monitored).fold(0, |bits, (number, is)| bits | u64::from(is) << number);
+        let is_partly = config.service.values().flat_map(|service| {
+            let monitored = service.monitored();
+            let is_partly = monitored != Monitored::NONE && !monitored.is_all();
+            std::iter::repeat_n(is_partly, service.listen.0.len())
+        });
+        let monitored_partly =
+            (0..).zip(is_partly).fold(0, |bits, (number, is)| bits | u64::from(is) << number);
         let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
         xdp_prog::Settings {
             hash_key: xdp_prog::HashKey(Box::new(*key.words())),
             services: services.collect(),
             monitored,
+            monitored_partly,
+            list_room: config.lists.room,
             max_frame_len: self.port.umem.packet_len_max(),
             link_addresses: (config.xdp.link_addresses != Taken::Any).then_some(link_addresses),
             vlans: match &config.xdp.vlans {

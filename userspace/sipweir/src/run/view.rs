@@ -11,10 +11,10 @@ use super::programs::Program;
 use crate::capture;
 use crate::config::Service;
 use crate::counters::{LaneCounters, WorkerCounters, wait_bounds_s};
-use crate::log;
 use crate::netdev::Traffic;
 use crate::status;
 use crate::transactions::Occupancy;
+use crate::{lists, log};
 
 /// What the control thread reads.
 pub(super) struct View {
@@ -32,6 +32,7 @@ pub(super) struct View {
     pub(super) transactions: u64,
     pub(super) occupancy: Arc<Occupancy>,
     pub(super) side_door: xdp_prog::SideDoorCounterReader,
+    pub(super) lists: lists::keeper::Handle,
     pub(super) programs: Vec<Program>,
     /// Where refused messages go, and what the thread counts that sends them.
     pub(super) capture: Option<(SocketAddr, Arc<capture::Sent>)>,
@@ -79,6 +80,7 @@ impl View {
                 .map(|(queue, core, counters)| status::Worker::read(*queue, *core, counters))
                 .collect(),
             side_door: self.side_door(),
+            lists: status::Lists::read(self.lists.counts()),
             capture: self.capture.as_ref().map(|(collector, sent)| status::Capture {
                 collector: collector.to_string(),
                 captured: self.sum(|counters| counters.captured.get()),
@@ -104,6 +106,7 @@ impl View {
             assigned: kernel.assigned,
             no_socket: kernel.no_socket,
             refused: kernel.refused,
+            denied: kernel.denied,
             received: workers().map(|counters| counters.side_received.get()).sum(),
             foreign: workers().map(|counters| counters.side_foreign.get()).sum(),
             lost: workers().map(|counters| counters.side_lost.get()).sum(),

@@ -94,10 +94,9 @@ fn load() -> Result<(), String> {
     let key = xdp_prog::HashKey(Box::new([0; xdp_prog::HASH_KEY_WORDS]));
     let service = xdp_prog::ServiceAddress { ip: None, port: 5060, reply_owed: true };
     let settings = xdp_prog::Settings::new(key, vec![service]);
-    let classifier = xdp_prog::Classifier::load(&settings).map(drop);
-    classifier
-        .and_then(|()| xdp_prog::SideDoor::load(&settings, &[]).map(drop))
-        .map_err(|error| in_full(&error))
+    let mut classifier = xdp_prog::Classifier::load(&settings).map_err(|error| in_full(&error))?;
+    let lists = classifier.take_source_lists().ok_or("the lists of sources are not there")?;
+    xdp_prog::SideDoor::load(&settings, &[], &lists).map(drop).map_err(|error| in_full(&error))
 }
 
 /// An error with what the kernel said.
