@@ -4,7 +4,8 @@
 //! offered, and a run in which the counters say otherwise is no measurement.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use crate::generator::{Offered, Slot, Stream};
 use crate::subject::Decision;
 
 /// Name and text of every scenario, in the order in which they are run.
-const TEXTS: [(&str, &str); 14] = [
+const TEXTS: [(&str, &str); 15] = [
     ("shed_original", include_str!("../scenarios/shed_original.toml")),
     ("absorb_copy", include_str!("../scenarios/absorb_copy.toml")),
     ("mixed_flood", include_str!("../scenarios/mixed_flood.toml")),
@@ -28,6 +29,7 @@ const TEXTS: [(&str, &str); 14] = [
     ("table", include_str!("../scenarios/table.toml")),
     ("services", include_str!("../scenarios/services.toml")),
     ("services_calm", include_str!("../scenarios/services_calm.toml")),
+    ("deny", include_str!("../scenarios/deny.toml")),
     ("two_workers", include_str!("../scenarios/two_workers.toml")),
 ];
 
@@ -154,7 +156,7 @@ pub(crate) struct SlotPlan {
 pub(crate) struct CurvePlan {
     pub(crate) parameter: Parameter,
     /// The first is what the others are compared with.
-    pub(crate) points: Vec<u16>,
+    pub(crate) points: Vec<u32>,
 }
 
 /// A dimension of the configuration.
@@ -165,19 +167,21 @@ pub(crate) enum Parameter {
     TableMib,
     /// How many services: `main`, to which everything is sent, comes last, each of the others has a port of its own.
     Services,
+    /// How many sources are denied, none of which sends anything.
+    Denied,
 }
 
 impl Parameter {
     /// What the row of a point is called behind the scenario's name.
-    pub(crate) fn label(self, point: u16) -> String {
+    pub(crate) fn label(self, point: u32) -> String {
         match self {
             Self::TableMib => format!("{point}_mib"),
-            Self::Services => point.to_string(),
+            Self::Services | Self::Denied => point.to_string(),
         }
     }
 
-    /// The configuration with this many of it.
-    pub(crate) fn set(self, configuration: &str, point: u16) -> anyhow::Result<String> {
+    /// The configuration with this many of it; what else it needs is written into `folder`.
+    pub(crate) fn set(self, configuration: &str, point: u32, folder: &Path) -> anyhow::Result<String> {
         let mut all: toml::Table = toml::from_str(configuration).context("sipweir's configuration")?;
         match self {
             Self::TableMib => {
@@ -192,7 +196,7 @@ impl Parameter {
                 let main = main.clone();
                 let listen = main.get("listen").and_then(toml::Value::as_str).context("no listen")?;
                 let listen: SocketAddr = listen.parse().context("listen")?;
-                for number in 1..point {
+                for number in 1..u16::try_from(point).context("more services than ports")? {
                     let mut other = main.clone();
                     let address = SocketAddr::new(listen.ip(), listen.port() + number);
                     other.insert("listen".to_owned(), address.to_string().into());
@@ -200,9 +204,24 @@ impl Parameter {
                     services.insert(format!("a{number:02}"), other.into());
                 }
             }
+            Self::Denied => {
+                let file = folder.join("deny.txt");
+                std::fs::write(&file, denied(point))
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+                let files = toml::Value::from(vec![file.display().to_string()]);
+                all.insert("lists".to_owned(), toml::Table::from_iter([("deny".to_owned(), files)]).into());
+            }
         }
         toml::to_string(&all).context("sipweir's configuration")
     }
+}
+
+/// So many addresses spread over all of IPv4, but for 10.0.0.0/8, which the stage is in.
+fn denied(count: u32) -> String {
+    // An odd factor makes no address twice.
+    let spread = (0_u32..).map(|number| Ipv4Addr::from_bits(number.wrapping_mul(0x9e37_79b1)));
+    let others = spread.filter(|address| address.octets()[0] != 10).take(count as usize);
+    others.map(|address| format!("{address}\n")).collect()
 }
 
 /// What callers do.
@@ -321,7 +340,8 @@ pub(crate) fn check(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::net::Ipv4Addr;
 
     use super::{Decision, Expected, Parameter, all, check};
     use crate::frame::Flow;
@@ -360,11 +380,14 @@ mod tests {
     fn a_point_of_a_curve_changes_what_it_says_and_nothing_else() {
         let text =
             "interface = \"eth0\"\n[service.main]\nlisten = \"10.77.0.2:5060\"\nhandoff = \"kernel\"\n";
-        let table = Parameter::TableMib.set(text, 64).expect("a configuration");
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        let table = Parameter::TableMib.set(text, 64, folder).expect("a configuration");
         assert!(table.starts_with(text.lines().next().expect("a line")), "{table}");
         assert!(table.contains("[transactions]\nmemory_mib = 64\n"), "{table}");
         let services: toml::Table =
-            toml::from_str(&Parameter::Services.set(text, 3).expect("a configuration")).expect("TOML");
+            toml::from_str(&Parameter::Services.set(text, 3, folder).expect("a configuration"))
+                .expect("TOML");
         let services = services["service"].as_table().expect("services");
         let listen: Vec<_> = services.iter().map(|(name, s)| (name.as_str(), s["listen"].as_str())).collect();
         let expected = [("a01", "5061"), ("a02", "5062"), ("main", "5060")];
@@ -373,6 +396,13 @@ mod tests {
         }
         assert_eq!(listen.len(), 3);
         assert!(services.values().all(|service| service["handoff"].as_str() == Some("kernel")));
+        let denied = Parameter::Denied.set(text, 100_000, folder).expect("a configuration");
+        let denied: toml::Table = toml::from_str(&denied).expect("TOML");
+        let list =
+            std::fs::read_to_string(denied["lists"]["deny"][0].as_str().expect("a file")).expect("read");
+        let addresses: BTreeSet<Ipv4Addr> =
+            list.lines().map(|line| line.parse().expect("an address")).collect();
+        assert_eq!(addresses.len(), 100_000);
     }
 
     #[test]

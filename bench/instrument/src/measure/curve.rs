@@ -71,7 +71,7 @@ struct Visit<'a> {
     room: &'a Room<'a>,
     scenario: &'a Scenario,
     parameter: Parameter,
-    point: u16,
+    point: u32,
     empty_ns: f64,
 }
 
@@ -80,7 +80,8 @@ impl Visit<'_> {
     fn make(&self, generator: Generator, details: &mut Details) -> anyhow::Result<(Cost, Generator)> {
         let Self { room, scenario, parameter, point, empty_ns } = *self;
         let servers = self.servers()?;
-        let configuration = parameter.set(&scenario.sipweir, point)?;
+        let folder = tempfile::tempdir().context("a folder for what the configuration names")?;
+        let configuration = parameter.set(&scenario.sipweir, point, folder.path())?;
         let mut guarded = Guarded::start_with(room, scenario, &configuration, generator)?;
 
         let counting = Counting::start()?;
@@ -112,6 +113,7 @@ impl Visit<'_> {
             address.set_port(Wire::Guarded.service().port() + number);
             UdpSocket::bind(address).with_context(|| format!("cannot bind {address}"))
         };
+        let others = u16::try_from(others).context("more services than ports")?;
         self.room.stage.at_server(|| (0..others).map(bind).collect())
     }
 }
