@@ -4,6 +4,7 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -11,6 +12,7 @@ use overload::{GateConfig, Threshold};
 use sip::{Class, Method};
 use sipweir::config::Reply;
 use sipweir::counters::Outcome;
+use sipweir::sources::Sampler;
 use support::{Bench, MS, NEW, REJECT, RETRANSMISSION, Setup, request};
 
 /// `afxdp::BATCH`, and fewer than the smallest ring here holds.
@@ -102,5 +104,20 @@ fn idle(c: &mut Criterion) {
     c.bench_function("worker_turn/idle", |b| b.iter(|| bench.turn_after(1)));
 }
 
-criterion_group!(benches, worker_turn, idle);
+/// What the sample of sources adds to a batch, at a load under which few messages are looked at.
+fn sources(c: &mut Criterion) {
+    let (mut sampler, mut now_ns) = (Sampler::default(), 0);
+    let addresses: Vec<IpAddr> = (0..MESSAGES as u8).map(|last| [192, 0, 2, last].into()).collect();
+    c.bench_function("sources/note_64", |b| {
+        b.iter(|| {
+            // A million messages a second.
+            now_ns += MESSAGES * 1000;
+            for address in &addresses {
+                sampler.note(std::hint::black_box(*address), false, now_ns);
+            }
+        });
+    });
+}
+
+criterion_group!(benches, worker_turn, idle, sources);
 criterion_main!(benches);

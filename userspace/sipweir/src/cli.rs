@@ -13,7 +13,8 @@ use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{
-    classify, control, demo, doctor, experiment, generate, lists, log, model, netdev, run, simulate, tune,
+    classify, control, demo, doctor, experiment, generate, lists, log, model, netdev, run, simulate, status,
+    top, tune,
 };
 
 /// Keeps SIP servers alive under any load.
@@ -44,9 +45,12 @@ enum Command {
     Doctor(doctor::Args),
     /// Show what a running instance does.
     Status {
-        /// As JSON.
+        /// As JSON; docs/status.md explains every key.
         #[arg(long)]
         json: bool,
+        /// Print the JSON Schema of that, and ask nobody.
+        #[arg(long, conflicts_with = "json")]
+        schema: bool,
         /// Control socket of the instance.
         #[arg(long, value_name = "PATH", default_value_os_t = Control::default().socket)]
         socket: PathBuf,
@@ -96,7 +100,8 @@ pub fn main() -> ExitCode {
             Err(error) => fail(USAGE, &*error),
         },
         Command::Doctor(args) => doctor::main(&args),
-        Command::Status { json, socket } => match control::ask_status(&socket) {
+        Command::Status { schema: true, .. } => environment(print_json(&status::schema())),
+        Command::Status { json, socket, .. } => match control::ask_status(&socket) {
             Ok(status) if json => environment(print_json(&status)),
             Ok(status) => environment(print_text(&status.text())),
             Err(error) => fail(ENVIRONMENT, &error),

@@ -12,6 +12,7 @@ pub use wait::{WAIT_BUCKETS, WaitHistogram, wait_bounds_s};
 use sip::{Class, HandoffError, NoReply};
 
 use crate::reply_policy::Silence;
+use crate::sources::Board;
 
 /// What became of a frame that a worker took from a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -416,6 +417,8 @@ pub struct WorkerCounters {
     pub sockets: [SocketCounters; afxdp::RINGS + 1],
     /// Time that the worker's thread has run on a CPU, nanoseconds; brought up to date about once a second.
     pub cpu_ns: Count,
+    /// The busiest sources of the last seconds.
+    pub sources: Board,
     /// Refused messages left for the export.
     pub captured: Count,
     /// Of these, messages that were cut to `capture::MESSAGE_BYTES_MAX`.

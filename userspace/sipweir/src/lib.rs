@@ -16,6 +16,7 @@ pub mod prefix;
 pub mod privileged;
 pub mod processor;
 pub mod reply_policy;
+pub mod sources;
 pub mod transactions;
 
 pub mod capabilities;

@@ -1,17 +1,21 @@
 //! The picture of a running instance that `sipweir status` shows: gathered from the workers' counters and the
 //! XDP program's, as JSON or for people.
 //!
-//! The JSON form is a promise: keys are added, not renamed. Counters count from the start of the instance.
+//! The JSON form is a promise (docs/status.md, made from these types): keys are added, not renamed. Counters count from the
+//! start of the instance.
 
 mod beside;
 mod lists;
+mod page;
 mod service;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use overload::{GateState, ServerState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sip::Class;
 
@@ -19,11 +23,19 @@ use crate::counters::{LaneCounters, Outcome, WorkerCounters};
 
 pub use beside::{InterfaceCounters, ProgramCost, SOCKET_NAMES, Socket};
 pub use lists::{List, Lists};
+pub use page::{page, schema};
 pub use service::{AtWorker, Wait};
+pub use sources::{Source, Sources};
+
+/// The version of the document that this program writes.
+pub const FORMAT: u32 = 1;
 
 /// A running instance.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
+    /// Version of this document: raised only when a key goes or changes its meaning.
+    #[serde(default)]
+    pub format: u32,
     /// Version of sipweir.
     pub version: String,
     /// Seconds since start.
@@ -43,6 +55,9 @@ pub struct Status {
     pub transactions: Transactions,
     /// In queue order.
     pub workers: Vec<Worker>,
+    /// Who sends most.
+    #[serde(default)]
+    pub sources: Sources,
     /// What only the kernel can put together.
     #[serde(default)]
     pub side_door: SideDoor,
@@ -70,7 +85,7 @@ pub struct Status {
 }
 
 /// The side door, by which datagrams come that the XDP program has let pass. What became of them is with their service.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SideDoor {
     /// Look-ups of the kernel for a service that ended at sipweir's socket.
     pub assigned: u64,
@@ -92,7 +107,7 @@ pub struct SideDoor {
 }
 
 /// The export of refused messages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capture {
     /// Where they go.
     pub collector: String,
@@ -109,7 +124,7 @@ pub struct Capture {
 }
 
 /// What was obtained from the kernel.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Mode {
     /// `native` or `generic`.
     pub xdp: String,
@@ -124,7 +139,7 @@ pub struct Mode {
 }
 
 /// One service, summed over the workers.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
     /// Its addresses.
     pub listen: Vec<String>,
@@ -167,7 +182,7 @@ pub struct Service {
 }
 
 /// A gate.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// `hysteretic`, `random`, `tail_drop` or `fifo`.
     pub kind: String,
@@ -192,7 +207,7 @@ pub struct Gate {
 }
 
 /// Seconds in each state of a gate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateSeconds {
     /// Everybody is admitted.
     pub normal: f64,
@@ -203,7 +218,7 @@ pub struct StateSeconds {
 }
 
 /// A server.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
     /// `up`, `missing` or `down`.
     pub state: String,
@@ -212,7 +227,7 @@ pub struct Server {
 }
 
 /// What is remembered of requests, to know their copies.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Transactions {
     /// How many can be remembered; 0 without a table.
     pub slots: u64,
@@ -226,7 +241,7 @@ pub struct Transactions {
 }
 
 /// One worker.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// NIC queue.
     pub queue: u32,
@@ -261,7 +276,7 @@ pub struct Worker {
 }
 
 /// One combination of class, verdict and reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelRow {
     /// What the packets were.
     pub class: String,

@@ -46,6 +46,7 @@ use crate::limits;
 use crate::local::{LetterBox, LocalAddresses};
 use crate::privileged::Privileged;
 use crate::side_door::SideDoor;
+use crate::sources::Sampler;
 use crate::transactions::Transactions;
 use crate::wake::Wake;
 use inflow::Inflow;
@@ -130,6 +131,8 @@ pub struct Worker {
     /// Messages on their way into the queue; what is left between turns is too young to be sure of its order.
     inflow: Inflow<Arrived>,
     statistics_ns: u64,
+    /// Who sends most.
+    sources: Sampler,
     /// Of the turn.
     now_ns: u64,
 }
@@ -139,8 +142,9 @@ impl Worker {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let published = vec![u64::MAX; parts.lanes.len()];
-        let mut worker =
-            Self { parts, published, inflow: Inflow::new(receive::INFLOW_MAX), statistics_ns: 0, now_ns: 0 };
+        let inflow = Inflow::new(receive::INFLOW_MAX);
+        let sources = Sampler::default();
+        let mut worker = Self { parts, published, inflow, statistics_ns: 0, sources, now_ns: 0 };
         worker.publish();
         worker
     }
@@ -302,6 +306,7 @@ impl Worker {
         let Served { item: mut message, call_key, waited_ns, .. } = next;
         // Before it is rewritten.
         let beginning = self.beginning_of(index, &message);
+        let source = message.datagram.source.ip();
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let (mut txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
@@ -316,6 +321,7 @@ impl Worker {
                             Ok(large) => {
                                 transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
                                 transactions.note_served(beginning, now_ns);
+                                self.sources.note(source, false, now_ns);
                                 lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
                             }
@@ -334,6 +340,7 @@ impl Worker {
                     Outcome::HandedOver => {
                         transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
                         transactions.note_served(beginning, now_ns);
+                        self.sources.note(source, false, now_ns);
                         lane.handed_over(message.class, begins_call, packet.len(), waited_ns, now_ns);
                         return self.parts.give_back(Some(message.body));
                     }
@@ -358,6 +365,8 @@ impl Worker {
             Ending::Lost => transactions.forget(message.txn, self.now_ns),
             Ending::Nothing => {}
         }
+        let is_refused = outcome.ending() == Ending::Refused;
+        self.sources.note(message.datagram.source.ip(), is_refused, self.now_ns);
         self.parts.lanes[index].counters.outcome(message.class, outcome);
         self.parts.give_back(Some(message.body));
     }
@@ -449,6 +458,7 @@ impl Worker {
             return Err(afxdp::Errno::NXIO);
         }
         let counters = &self.parts.counters;
+        self.sources.publish(&counters.sources, now_ns);
         let mut empty = 0;
         for ring in 0..afxdp::RINGS {
             if let Ok(statistics) = self.parts.port.statistics(ring) {

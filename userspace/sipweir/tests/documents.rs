@@ -8,7 +8,7 @@ const WRITE: &str = "SIPWEIR_WRITE_DOCS";
 
 /// Path below `docs/`, and text.
 fn documents() -> Vec<(&'static str, String)> {
-    vec![("metrics.md", sipweir::metrics::page())]
+    vec![("metrics.md", sipweir::metrics::page()), ("status.md", sipweir::status::page())]
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl View {
 
     pub(super) fn read(&self) -> status::Status {
         status::Status {
+            format: status::FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             interface: self.interface.clone(),
@@ -79,6 +80,7 @@ impl View {
                 .iter()
                 .map(|(queue, core, counters)| status::Worker::read(*queue, *core, counters))
                 .collect(),
+            sources: status::Sources::read(self.workers.iter().map(|(.., counters)| counters)),
             side_door: self.side_door(),
             lists: status::Lists::read(self.lists.counts()),
             capture: self.capture.as_ref().map(|(collector, sent)| status::Capture {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::WorkerCounters;
@@ -12,7 +13,7 @@ pub const SOCKET_NAMES: [&str; afxdp::RINGS + 1] = ["control", "new", "retransmi
 
 /// Packets of the guarded interface since it was made, as the kernel counts them (`ip -s link`). Whether a driver counts
 /// packets that an XDP program takes or drops among these is its own choice.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct InterfaceCounters {
     /// Good packets received.
@@ -63,7 +64,7 @@ impl From<Traffic> for InterfaceCounters {
 }
 
 /// What a BPF program has cost while the kernel measured it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramCost {
     /// Runs that were timed.
     pub runs: u64,
@@ -73,7 +74,7 @@ pub struct ProgramCost {
 
 /// The kernel's counters of one AF_XDP socket (`struct xdp_statistics` in include/uapi/linux/if_xdp.h), beside `ring_full` and
 /// `fill_ring_empty`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Socket {
     /// Packets dropped since no frame was free, or since they were longer than one.

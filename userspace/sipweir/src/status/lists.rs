@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lists::keeper::Counts;
 
 /// Both lists.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lists {
     /// Whose packets are dropped; how many were is in `kernel`, by the reason `source_denied`.
     pub deny: List,
@@ -20,7 +21,7 @@ pub struct Lists {
 }
 
 /// One of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// Networks on it.
     pub networks: u64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sip::Class;
 
@@ -10,7 +11,7 @@ use super::Service;
 use crate::counters::{LaneCounters, WAIT_BUCKETS, WaitHistogram};
 
 /// How long messages of one class waited in sipweir before the server got them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// Messages.
     pub count: u64,
@@ -44,7 +45,7 @@ impl Wait {
 }
 
 /// A service at one worker.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AtWorker {
     /// The worker's NIC queue.
