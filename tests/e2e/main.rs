@@ -16,7 +16,8 @@
 //! | `privileges` | callers – sipweir – server | no capability after set-up; as by its unit file: user, seccomp, address families |
 //! | `recipes` | callers – sipweir – server | the files that `docs/recipes.md` prints |
 //! | `doctor` | callers – server | what is wrong with host and interface is found, with exit status and command; so after a failed start |
-//! | `monitoring` | callers – sipweir, embedded | a scrape is OpenMetrics and adds up; `sipweir top` |
+//! | `monitoring` | callers – sipweir, embedded | a scrape is OpenMetrics and adds up |
+//! | `live` | callers – sipweir, embedded | the status against its schema, busiest sources, `sipweir top` at terminals and pipes |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
@@ -32,6 +33,7 @@ mod failures;
 mod guard;
 mod guarded;
 mod lists;
+mod live;
 mod log;
 mod memory;
 mod monitor;

@@ -1,4 +1,4 @@
-//! What monitoring sees of a running sipweir: the scrape, read by the reference parser of OpenMetrics, and `sipweir top`.
+//! What monitoring sees of a running sipweir: the scrape, read by the reference parser of OpenMetrics.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -55,6 +55,8 @@ enum Command {
         #[arg(long, value_name = "PATH", default_value_os_t = Control::default().socket)]
         socket: PathBuf,
     },
+    /// Show what a running instance does, live.
+    Top(top::Args),
     /// Say what sipweir would do with recorded traffic.
     Classify(classify::Args),
     /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
@@ -120,6 +122,7 @@ pub fn main() -> ExitCode {
             Err(error) => fail(USAGE, &error),
         },
         Command::Simulate(args) => simulate::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Tune(args) => tune::main(&args),
         Command::Generate(what) => environment(generate::main(&what)),
         Command::Janitor { device } => environment(janitor::main(&device)),

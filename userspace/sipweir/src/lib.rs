@@ -45,6 +45,7 @@ pub mod experiment;
 pub mod generate;
 pub mod model;
 pub mod simulate;
+pub mod top;
 pub mod tune;
 
 mod numbers;

@@ -38,7 +38,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 19] = [
+const PACKAGES: [Package; 20] = [
     Package {
         name: "clang",
         why: "compiles the BPF programs",
@@ -129,6 +129,12 @@ const PACKAGES: [Package; 19] = [
         why: "the reference parser of OpenMetrics, which reads what the end-to-end tests scrape",
         purpose: Purpose::EndToEnd,
         sign: Sign::Path("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py"),
+    },
+    Package {
+        name: "python3-jsonschema",
+        why: "holds the status against its schema in the end-to-end tests",
+        purpose: Purpose::EndToEnd,
+        sign: Sign::Path("/usr/lib/python3/dist-packages/jsonschema/validators.py"),
     },
     Package {
         name: "clang-format",
@@ -247,7 +253,7 @@ mod tests {
         assert_eq!(
             apt_line(&packages),
             "apt-get install -y --no-install-recommends nftables sip-tester kamailio libsofia-sip-ua-dev systemd \
-             python3-prometheus-client"
+             python3-prometheus-client python3-jsonschema"
         );
     }
 
