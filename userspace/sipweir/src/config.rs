@@ -140,7 +140,8 @@ pub struct Workers {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idle {
-    /// Sleep in poll(2): no CPU when idle, some microseconds more delay.
+    /// Sleep in poll(2), but not between packets that come within some 50 us: no CPU when idle, a whole core from 20,000
+    /// packets a second on, some microseconds more delay below.
     #[default]
     Sleep,
     /// Busy loop: the lowest delay, a whole core always.

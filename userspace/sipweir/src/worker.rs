@@ -172,7 +172,7 @@ impl Worker {
             if moved {
                 pause.moved(now_ns);
             } else if self.parts.spin || pause.is_short(now_ns) {
-                std::hint::spin_loop();
+                self.spin();
             } else {
                 self.sleep(if stopping { DRAIN_SLEEP_NS } else { HEARTBEAT_NS });
             }
@@ -420,6 +420,16 @@ impl Worker {
     #[must_use]
     pub fn due_in_ns(&self) -> Option<u64> {
         self.parts.lanes.iter().filter_map(Lane::due_in_ns).min()
+    }
+
+    /// Waits a moment, awake. What was handed over and has not arrived lies with the kernel's thread for softirqs, which
+    /// shares this core and would wait for the end of the time slice.
+    fn spin(&self) {
+        if self.parts.egress.as_ref().is_some_and(|egress| egress.in_flight() > 0) {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 
     /// Sleeps until a packet comes, a processor calls, a lane is due, or `longest_ns` have passed.
