@@ -19,6 +19,7 @@
 //! | `monitoring` | callers – sipweir, embedded | a scrape is OpenMetrics and adds up |
 //! | `live` | callers – sipweir, embedded | the status against its schema, busiest sources, `sipweir top` at terminals and pipes |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
+//! | `survival` | callers – sipweir – server | bad hours: server stopped or killed, worker panics, queues change, interface made anew; a soak |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
 //!
 //! ```text
@@ -44,6 +45,7 @@ mod recipes;
 mod side_door;
 mod stacks;
 mod starvation;
+mod survival;
 mod topology;
 mod transactions;
 mod unguarded;

@@ -416,6 +416,7 @@ impl Instance {
         let mut watchdog = Watchdog::new();
         let mut metadata = Metadata::Unchecked(Instant::now());
         let (mut local, mut local_read) = (self.local.clone(), Instant::now());
+        let mut queues = self.interface.rx_queues;
         let mut sweeper = self
             .transactions
             .as_ref()
@@ -431,6 +432,7 @@ impl Instance {
             if local_read.elapsed() >= LOCAL_ADDRESSES {
                 local_read = Instant::now();
                 self.tell_addresses(&mut local);
+                self.watch_queues(&mut queues);
             }
             if let Some(reason) = self.hand_off_lost() {
                 return Some(reason);
@@ -447,6 +449,28 @@ impl Instance {
             telling.tell(&self.lanes, clock::now());
         }
         None
+    }
+
+    /// Says when the interface has got queues that nobody guards, or lost them again. The kernel does not let it lose one
+    /// that has a socket of ours.
+    fn watch_queues(&self, known: &mut u32) {
+        // A device that is gone is somebody else's business.
+        let Ok(found) = netdev::Interface::find(&self.interface.name) else { return };
+        if found.rx_queues == *known {
+            return;
+        }
+        *known = found.rx_queues;
+        let (queues, workers) = (found.rx_queues, self.workers.len());
+        if queues as usize > workers {
+            tracing::warn!(
+                queues,
+                workers,
+                "the interface has more receive queues now: what comes by the new ones goes to the servers unguarded; \
+                 start again, or take them away (ethtool -L)"
+            );
+        } else {
+            tracing::info!(queues, workers, "every receive queue of the interface is guarded again");
+        }
     }
 
     /// Leaves the host's addresses with the workers and the side door's program if they have changed.

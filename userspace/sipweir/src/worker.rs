@@ -20,6 +20,7 @@
 //! (`run.rs`), how a hand-off works (`handoff`), what a reply says (`sip`).
 
 mod answer;
+mod fault;
 mod inflow;
 mod pause;
 mod receive;
@@ -460,6 +461,7 @@ impl Worker {
             return Ok(());
         }
         self.statistics_ns = now_ns;
+        debug_assert!(!fault::is_due(&self.parts.counters), "a panic was asked for by {}", fault::VARIABLE);
         if let Some(local) = self.parts.letters.take() {
             self.parts.local = local;
         }

@@ -61,6 +61,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Twice the load that a server can take, for minutes: memory and frames must be at the end what they were at first.
+    Soak {
+        /// How long.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1440))]
+        minutes: u32,
+    },
     /// The simulated reference tables at full length and with all their seeds (some minutes of each core).
     Reference,
     /// Format Rust and C.
@@ -103,6 +109,7 @@ fn run(command: Command) -> Result<()> {
         Command::Bench { arguments } => bench(arguments),
         Command::Experiment { arguments } => experiment(&arguments),
         Command::Test { arguments } => test(&arguments),
+        Command::Soak { minutes } => soak(minutes),
         Command::Reference => reference(),
         Command::Fmt { check } => fmt(check),
         Command::Lint => lint(),
@@ -174,6 +181,16 @@ fn test(arguments: &[String]) -> Result<()> {
     // workspace, so that cargo chooses the same features of the dependencies as for the tests and compiles them once.
     cargo::Cargo::new(["build", "--workspace", "--bins"]).run()?;
     cargo::Cargo::new(["test", "--workspace"]).arguments(arguments).run()
+}
+
+fn soak(minutes: u32) -> Result<()> {
+    packages::ensure(&[Purpose::Build, Purpose::Namespaces, Purpose::EndToEnd])?;
+    need_root("the soak makes network namespaces and loads an XDP program")?;
+    // The tests start this one.
+    cargo::Cargo::new(["build", "--package", "sipweir"]).run()?;
+    cargo::Cargo::new(["test", "--package", "sipweir-tests", "--test", "e2e", "--", "soak", "--nocapture"])
+        .env("SIPWEIR_SOAK_S", (60 * minutes).to_string())
+        .run()
 }
 
 fn reference() -> Result<()> {
