@@ -173,7 +173,7 @@ static __always_inline _Bool is_monitored(enum packet_class class, __u64 gate)
 /* What a request that is shed here gets. */
 static __always_inline enum verdict refused(const struct message *message, __u64 gate)
 {
-	_Bool is_owed = reply_owed >> (message->meta.service & 63) & 1;
+	_Bool is_owed = live.reply_owed >> (message->meta.service & 63) & 1;
 
 	return is_owed && !(gate & GATE_SILENT) ? VERDICT_RING_REJECT : VERDICT_DROP;
 }
@@ -212,15 +212,15 @@ __noinline int judge_privilege(struct xdp_md *ctx, struct message *message)
 
 	if (!message)
 		return 0;
-	if (has_emergency_numbers) {
+	if (live.has_emergency_numbers) {
 		number = dialled_number(&window, message->uri);
 		if (number == NUMBER_ESCAPED)
 			return conclude(message, CLASS_UNDECIDED, REASON_HEADER_UNCLEAR);
 		for (int i = 0; i < EMERGENCY_NUMBERS_MAX; i++)
-			if (number && number == emergency_numbers[i])
+			if (number && number == live.emergency_numbers[i])
 				return conclude(message, CLASS_EMERGENCY, REASON_EMERGENCY_CALL);
 	}
-	if (has_probers && message->meta.method == METHOD_OPTIONS) {
+	if (live.has_probers && message->meta.method == METHOD_OPTIONS) {
 		__builtin_memcpy(key.address, message->source, sizeof(key.address));
 		if (bpf_map_lookup_elem(&probers, &key))
 			return conclude(message, CLASS_PROBER, REASON_PROBER_SOURCE);
@@ -237,7 +237,7 @@ static __always_inline enum verdict judge_original(struct xdp_md *ctx, struct me
 		return VERDICT_RING_NEW;
 	}
 	scan_headers(ctx, message);
-	if (message->meta.class == CLASS_ORIGINAL && (has_emergency_numbers || has_probers))
+	if (message->meta.class == CLASS_ORIGINAL && (live.has_emergency_numbers || live.has_probers))
 		judge_privilege(ctx, message);
 	if (message->meta.class == CLASS_ORIGINAL && !is_open(gate))
 		return shed_or_admit(message, gate);
@@ -298,7 +298,7 @@ static __always_inline enum verdict judge(struct xdp_md *ctx, struct message *me
 		message->meta.reason = REASON_SOURCE_DENIED;
 		return VERDICT_DROP;
 	}
-	if (message->meta.class == CLASS_NOT_SIP && not_sip_drop)
+	if (message->meta.class == CLASS_NOT_SIP && live.not_sip_drop)
 		return VERDICT_DROP;
 	if (single_ring) {
 		if (message->meta.class == CLASS_ORIGINAL)

@@ -27,17 +27,11 @@
 #define HASH_KEY_WORDS	  (2 * (FINISHER_POSITION + 2))
 const volatile __u32 hash_key[HASH_KEY_WORDS];
 
-/* Bit n: service n owes a reply to what its gate sheds. */
-const volatile __u64 reply_owed;
-
 /*
  * Bytes; the longest packet that fits into a UMEM frame behind its headroom. Too large: AF_XDP drops what the
  * kernel could have delivered. Too small: messages go past the gate.
  */
 const volatile __u32 max_frame_len;
-
-/* Drop what is no SIP instead of passing it. */
-const volatile __u8 not_sip_drop;
 
 /* No classes: everything for a service goes to the ring `new`, and the gate is not asked. */
 const volatile __u8 single_ring;
@@ -51,14 +45,6 @@ const volatile __u32 served_mask;
 /* Look requests up in the transaction table. Without it copies are known by their marker only. */
 const volatile __u8 has_transactions;
 
-/* User parts that make a request an emergency call, as dialled_number answers them (request_uri.h). */
-#define EMERGENCY_NUMBERS_MAX 16
-const volatile __u64 emergency_numbers[EMERGENCY_NUMBERS_MAX];
-const volatile __u8 has_emergency_numbers;
-
-/* Whether there is anything in the table of probers. */
-const volatile __u8 has_probers;
-
 /*
  * Ethernet addresses that packets for this host carry, the first byte in the lowest bits, and how many there
  * are; none means any. A promiscuous interface receives those of other hosts, too.
@@ -70,6 +56,22 @@ const volatile __u8 link_addresses_count;
 /* Whether VLANs are checked, and one bit for each that is taken. */
 const volatile __u8 vlans_checked;
 const volatile __u64 vlans_taken[4096 / 64];
+
+/* User parts that make a request an emergency call, as dialled_number answers them (request_uri.h). */
+#define EMERGENCY_NUMBERS_MAX 16
+
+/*
+ * What can change while the program runs, in words that are written one by one: each packet meets the old
+ * value of a word or the new one. Written by src/change.rs alone.
+ */
+struct live {
+	__u64 reply_owed;	     /* bit n: service n owes a reply to what its gate sheds */
+	__u64 not_sip_drop;	     /* drop what is no SIP instead of passing it */
+	__u64 has_probers;	     /* there is something in the table of probers */
+	__u64 has_emergency_numbers; /* one of the next is not 0 */
+	__u64 emergency_numbers[EMERGENCY_NUMBERS_MAX];
+};
+volatile struct live live SEC(".data.live");
 
 /*
  * Index service * QUEUES_MAX + RX queue: the gate word (abi.h). A map of its own, so that a worker can map
@@ -109,7 +111,7 @@ struct prober_key {
 	__u32 address[4]; /* network byte order, IPv4 as ::ffff:a.b.c.d */
 };
 
-/* Keyed by source prefix: whose OPTIONS are probes. Filled before the program is attached. */
+/* Keyed by source prefix: whose OPTIONS are probes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

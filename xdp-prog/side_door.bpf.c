@@ -78,6 +78,13 @@ struct {
 	__type(value, struct side_door_counts);
 } side_door_counters SEC(".maps");
 
+/* What is only watched, bit n for service n. Can change while the program runs. */
+struct watched {
+	__u64 all;    /* all of it: its datagrams go on to the server */
+	__u64 partly; /* some classes, which this program does not know, so it denies nobody */
+};
+volatile struct watched watched SEC(".data.watched");
+
 /* Atomic, unlike the classifier's: a look-up on behalf of a process can be interrupted by one of a packet. */
 static __always_inline void count(enum side_door_outcome outcome)
 {
@@ -99,23 +106,23 @@ union address {
 	__u64 halves[2];
 };
 
-/* Bit n: some classes of service n are only watched. This program does not know the class, so it denies
- * nobody. */
-const volatile __u64 partly_watched;
-
+/* Whether the datagram is for a service that is guarded, and which. */
 static __always_inline _Bool is_for_service(struct bpf_sk_lookup *ctx, __u32 *service)
 {
 	union address address = {.words = {0, 0, bpf_htonl(0xffff), 0}};
+	__u16 family = FAMILY_IPV4;
 
 	if (ctx->family == AF_INET) {
 		address.words[3] = ctx->local_ip4;
-		return service_at(address.halves, ctx->local_port, FAMILY_IPV4, service);
+	} else {
+		address.words[0] = ctx->local_ip6[0];
+		address.words[1] = ctx->local_ip6[1];
+		address.words[2] = ctx->local_ip6[2];
+		address.words[3] = ctx->local_ip6[3];
+		family = FAMILY_IPV6;
 	}
-	address.words[0] = ctx->local_ip6[0];
-	address.words[1] = ctx->local_ip6[1];
-	address.words[2] = ctx->local_ip6[2];
-	address.words[3] = ctx->local_ip6[3];
-	return service_at(address.halves, ctx->local_port, FAMILY_IPV6, service);
+	return service_at(address.halves, ctx->local_port, family, service) &&
+	       !(watched.all >> (*service & 63) & 1);
 }
 
 /* Whether the host itself is the sender; all of 127.0.0.0/8 is. */
@@ -171,7 +178,7 @@ int side_door(struct bpf_sk_lookup *ctx)
 	if (!bpf_map_lookup_elem(&side_door_devices, &device) || !is_for_service(ctx, &service) ||
 	    is_from_here(ctx))
 		return SK_PASS;
-	denied = !(partly_watched >> (service & 63) & 1) && is_denied(ctx);
+	denied = !(watched.partly >> (service & 63) & 1) && is_denied(ctx);
 	if (denied)
 		slot += SINK_IPV4;
 	socket = bpf_map_lookup_elem(&side_door_sockets, &slot);

@@ -6,6 +6,7 @@
 //!                        │  set_socket(queue, ring, fd)     where a verdict sends its packets
 //!                        │  gates_fd(), publish_gate()      the overload state, one word a service and queue
 //!                        │  source_lists()                  whose packets are dropped, and whose are not
+//!                        │  change(Settings)                what can change of them while it runs
 //!                        │  counters(), counter_reader()    packets by class, verdict and reason
 //!                        └  test_run(packet)                one packet through the loaded program, explained
 //! ```
@@ -32,6 +33,7 @@
 
 pub mod abi;
 mod attach;
+mod change;
 mod counters;
 mod error;
 mod link;

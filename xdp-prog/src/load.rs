@@ -1,19 +1,18 @@
 //! Loading: settings into read-only data, the program through the verifier, services into their table; then what
-//! the worker sets while it runs: sockets and gate words.
+//! the worker sets while it runs: sockets and gate words. Settings that can change while it runs are in `change.rs`.
 
-use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 
 use crate::abi::{QUEUES_MAX, RINGS, SERVICES_MAX};
+use crate::change::Told;
 use crate::counters::{self, CounterReader, Counters, Tables};
 use crate::lists::SourceLists;
 use crate::locals::Locals;
-use crate::settings::{prober_key, service_key};
+use crate::settings::service_key;
 use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
 use crate::test_run::TestRuns;
 use crate::{Error, Settings};
@@ -23,11 +22,10 @@ use crate::{Error, Settings};
 pub struct Classifier {
     pub(crate) skeleton: ClassifierSkel<'static>,
     pub(crate) test_runs: TestRuns,
-    locals: Locals,
+    pub(crate) locals: Locals,
     /// Until somebody takes them.
     lists: Option<SourceLists>,
-    /// The side door lets nobody through.
-    is_all_monitored: bool,
+    pub(crate) told: Told,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -84,19 +82,10 @@ impl Classifier {
             let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
             entered.map_err(|error| Error::from_libbpf(format!("entering service {index}"), &error))?;
         }
-        for &(network, bits) in &settings.probers {
-            let key = prober_key(network, bits);
-            let entered = skeleton.maps.probers.update(&key, &1_u32.to_ne_bytes(), MapFlags::ANY);
-            entered
-                .map_err(|error| Error::from_libbpf(format!("entering prober {network}/{bits}"), &error))?;
-        }
-        Ok(Self {
-            skeleton,
-            test_runs: TestRuns::default(),
-            locals: Locals::default(),
-            lists: Some(lists),
-            is_all_monitored: settings.is_all_monitored(),
-        })
+        let (test_runs, locals, told) = Default::default();
+        let mut classifier = Self { skeleton, test_runs, locals, lists: Some(lists), told };
+        classifier.change(settings)?;
+        Ok(classifier)
     }
 
     /// The descriptor of the program.
@@ -174,17 +163,6 @@ impl Classifier {
         })
     }
 
-    /// Says which addresses are the host's own: a packet from the wire that claims to come from one of them, and that the
-    /// side door would let through for it, is dropped. Nobody is told where all services are only watched.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfTable`] with too many addresses, or what the kernel says. The next call tries again.
-    pub fn set_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) -> Result<(), Error> {
-        let told = if self.is_all_monitored { BTreeSet::new() } else { addresses };
-        self.locals.set(&self.skeleton.maps.locals, told)
-    }
-
     /// A snapshot of the counters.
     ///
     /// # Errors
@@ -233,7 +211,6 @@ fn handle_of(map: &libbpf_rs::MapMut<'_>) -> Result<MapHandle, Error> {
 fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.hash_key = *settings.hash_key.0;
     rodata.service_ports = settings.port_bitmap();
-    rodata.reply_owed = settings.reply_owed_bits();
     rodata.has_exact_v4 = settings.has_exact_v4().into();
     rodata.has_exact_v6 = settings.has_exact_v6().into();
     rodata.has_any_address = settings.has_any_address().into();
@@ -242,16 +219,10 @@ fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
         (place.address, place.port, place.family) = service_key(first).fields();
     }
     rodata.max_frame_len = settings.max_frame_len;
-    rodata.not_sip_drop = settings.not_sip_drop.into();
     (rodata.link_addresses, rodata.link_addresses_count) = settings.link_address_words();
     rodata.vlans_checked = settings.vlans.is_some().into();
     rodata.vlans_taken = settings.vlan_bitmap();
     rodata.single_ring = settings.single_ring.into();
-    for (place, number) in rodata.emergency_numbers.iter_mut().zip(&settings.emergency_numbers) {
-        *place = *number;
-    }
-    rodata.has_emergency_numbers = (!settings.emergency_numbers.is_empty()).into();
-    rodata.has_probers = (!settings.probers.is_empty()).into();
     rodata.has_transactions = (settings.transaction_buckets > 0).into();
     rodata.bucket_mask = settings.transaction_buckets.saturating_sub(1);
     rodata.served_mask = settings.served_lines() - 1;
@@ -262,7 +233,7 @@ fn within(what: &'static str, index: usize, limit: usize) -> Result<(), Error> {
 }
 
 /// libbpf maps these when it loads; without memory mapping of BPF arrays (before Linux 5.5) it cannot.
-fn missing(what: &str) -> Error {
+pub(crate) fn missing(what: &str) -> Error {
     Error::Kernel {
         action: format!("mapping the program's {what}"),
         source: std::io::Error::from(std::io::ErrorKind::Unsupported),

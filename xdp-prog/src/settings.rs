@@ -64,7 +64,7 @@ impl std::fmt::Debug for HashKey {
     }
 }
 
-/// Everything that is fixed while the program is loaded.
+/// Everything that the program is told before it decides. Some of it can be changed later ([`crate::Classifier::change`]).
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Of the transaction hash; equal at nodes that share traffic.

@@ -15,6 +15,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 
 use crate::abi::SIDE_DOOR_DEVICES_MAX;
 use crate::lists::SourceLists;
+use crate::load::missing;
 use crate::locals::Locals;
 use crate::settings::service_key;
 use crate::skeleton::side_door::{SideDoorSkel, SideDoorSkelBuilder};
@@ -103,16 +104,12 @@ impl SideDoor {
         rodata.has_exact_v4 = settings.has_exact_v4().into();
         rodata.has_exact_v6 = settings.has_exact_v6().into();
         rodata.has_any_address = settings.has_any_address().into();
-        rodata.partly_watched = settings.monitored_partly;
-        if let Some(first) = settings.services.first().filter(|_| !settings.is_monitored(0)) {
+        if let Some(first) = settings.services.first() {
             let place = &mut rodata.first_service;
             (place.address, place.port, place.family) = service_key(first).fields();
         }
         let skeleton = open.load().map_err(|error| failed("loading the side door's program", &error))?;
         for (index, service) in (0_u32..).zip(&settings.services) {
-            if settings.is_monitored(index as usize) {
-                continue;
-            }
             let key = service_key(service).bytes();
             let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
             entered.map_err(|error| failed("entering a service at the side door", &error))?;
@@ -122,7 +119,22 @@ impl SideDoor {
                 skeleton.maps.side_door_devices.update(&device.to_ne_bytes(), &[0; 4], MapFlags::ANY);
             entered.map_err(|error| failed("entering a device at the side door", &error))?;
         }
-        Ok(Self { skeleton, locals: Locals::default() })
+        let mut door = Self { skeleton, locals: Locals::default() };
+        door.change(settings)?;
+        Ok(door)
+    }
+
+    /// Tells the running program which services are only watched: all of one, and its datagrams go on to the server; some
+    /// classes of it, and nobody is denied. The rest of the settings must be as when it was loaded. It takes no privilege.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kernel`] without memory mapping of BPF arrays, which loading needs, too.
+    pub fn change(&mut self, settings: &Settings) -> Result<(), Error> {
+        let data = self.skeleton.maps.data_watched_data.as_deref_mut();
+        let watched = &mut data.ok_or_else(|| missing("watched services"))?.watched;
+        (watched.all, watched.partly) = (settings.monitored, settings.monitored_partly);
+        Ok(())
     }
 
     /// Says which addresses are the host's own: what comes from them goes on to the server.

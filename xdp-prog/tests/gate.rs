@@ -203,3 +203,42 @@ fn calls_to_configured_numbers_and_probes_of_configured_probers_are_not_shed() {
     let stranger = Packet { source_v4: std::net::Ipv4Addr::new(198, 51, 100, 16), ..options };
     assert_eq!(decide(&classifier, &stranger), DISCARDED);
 }
+
+#[test]
+fn numbers_probers_and_what_is_owed_change_under_the_running_program() {
+    let number = |text: &str| sip::Number::of_text(text).expect("a number").key();
+    let mut classifier = classifier();
+    set_gates(&mut classifier, gate(DISCARD, 0));
+    let emergency = (Class::Emergency, Reason::EmergencyCall, Verdict::RingControl);
+    let prober = (Class::Prober, Reason::ProberSource, Verdict::RingControl);
+    let (call, other) = (request("INVITE tel:112 SIP/2.0", ""), request("INVITE tel:911 SIP/2.0", ""));
+    let probe = request("OPTIONS sip:x SIP/2.0", "");
+    let noise = Packet::with("what is no SIP\r\n\r\n");
+    for packet in [&call, &other, &probe] {
+        assert_eq!(decide(&classifier, packet), DISCARDED);
+    }
+    assert_eq!(decide(&classifier, &noise).2, Verdict::RingRetransmission);
+
+    let some = xdp_prog::Settings {
+        emergency_numbers: vec![number("112")],
+        probers: vec![(IpAddr::V4(CALLER_V4), 32)],
+        not_sip_drop: true,
+        ..support::settings()
+    };
+    classifier.change(&some).expect("changes");
+    assert_eq!([&call, &other, &probe].map(|packet| decide(&classifier, packet)), [emergency, DISCARDED, prober]);
+    assert_eq!(decide(&classifier, &noise).2, Verdict::Drop);
+
+    let mut owed_nothing = support::settings();
+    owed_nothing.services.iter_mut().for_each(|service| service.reply_owed = false);
+    let next = xdp_prog::Settings { emergency_numbers: vec![number("911")], ..owed_nothing };
+    classifier.change(&next).expect("changes");
+    let dropped = (Class::Original, Reason::GateDiscard, Verdict::Drop);
+    assert_eq!([&call, &other, &probe].map(|packet| decide(&classifier, packet)), [dropped, emergency, dropped]);
+    assert_eq!(decide(&classifier, &noise).2, Verdict::RingRetransmission);
+
+    // What cannot be meant changes nothing.
+    let too_many = xdp_prog::Settings { emergency_numbers: vec![number("1"); 17], ..support::settings() };
+    classifier.change(&too_many).expect_err("there are 16 places");
+    assert_eq!(decide(&classifier, &other), emergency);
+}
