@@ -39,6 +39,21 @@ impl AnyGate {
     }
 }
 
+impl AnyGate {
+    /// Goes on where `old` ends, with the levels and the share of its own: the state stays, as far as this kind of gate has
+    /// it, and so does the count of transitions. The next arrival or departure settles it by the new levels.
+    pub fn succeed(&mut self, old: &Self, in_system: usize) {
+        let (state, transitions) = (old.state(), old.transitions());
+        match (self, old) {
+            (Self::Random(gate), Self::Random(old)) => gate.continue_from(old),
+            (Self::Random(gate), _) => gate.succeed(old.word(), transitions, in_system),
+            (Self::Hysteretic(gate), _) => gate.succeed(state, transitions),
+            (Self::TailDrop(gate), _) => gate.succeed(state, transitions),
+            (Self::Fifo(gate), _) => gate.succeed(state, transitions),
+        }
+    }
+}
+
 macro_rules! each {
     ($any:expr, $gate:ident => $call:expr) => {
         match $any {
@@ -128,6 +143,60 @@ mod tests {
             gate.depart(0, 0);
             assert_eq!(gate.state(), GateState::Normal);
         }
+    }
+
+    fn hysteretic(levels: [u32; 3], share: f64) -> AnyGate {
+        let [admit_below, shed_at, discard_at] = levels.map(Threshold::Messages);
+        let config = HystereticConfig { admit_below, shed_at, discard_at, share };
+        AnyGate::new(&GateConfig::Hysteretic(config), 100, 1.0).unwrap()
+    }
+
+    fn random() -> AnyGate {
+        let [low, high, buffer] = [10, 20, 30].map(Threshold::Messages);
+        let config = RandomConfig { low, high, buffer, weight: 0.5, initial_probability: 0.1 };
+        AnyGate::new(&GateConfig::Random(config), 100, 1.0).unwrap()
+    }
+
+    #[test]
+    fn a_gate_goes_on_in_the_state_of_the_one_before_and_by_its_own_levels() {
+        let mut old = hysteretic([2, 5, 9], 0.0);
+        assert_eq!(old.arrive(0, 0, 5), Decision::Shed(crate::gate::ShedReason::ShareOutside));
+        let mut new = hysteretic([6, 20, 30], 0.5);
+        new.succeed(&old, 7);
+        assert_eq!((new.state(), new.transitions()), (GateState::Overload, 1));
+        // Between the new levels the state stays, and the new share holds.
+        assert_eq!(new.arrive(0, 0, 7), Decision::Admit);
+        new.depart(0, 5);
+        assert_eq!((new.state(), new.transitions()), (GateState::Normal, 2));
+    }
+
+    #[test]
+    fn a_random_gate_goes_on_with_its_average_and_begins_with_what_is_in_the_system() {
+        let mut old = random();
+        for _ in 0..20 {
+            let _decision = old.arrive(0, 0, 15);
+        }
+        let mut new = random();
+        new.succeed(&old, 0);
+        assert_eq!((new.word(), new.state()), (old.word(), GateState::Overload));
+        let mut from_another = random();
+        from_another.succeed(&hysteretic([2, 5, 9], 0.0), 25);
+        let _decision = from_another.arrive(0, 0, 25);
+        assert_eq!(from_another.state(), GateState::Discard, "a line of 25 is its average");
+    }
+
+    #[test]
+    fn the_count_of_transitions_never_falls() {
+        let mut gate = hysteretic([2, 5, 9], 0.0);
+        let _decision = gate.arrive(0, 0, 5);
+        let before = gate.transitions();
+        let mut baseline =
+            AnyGate::new(&GateConfig::TailDrop { buffer: Threshold::Messages(5) }, 5, 1.0).unwrap();
+        baseline.succeed(&gate, 5);
+        assert_eq!((baseline.state(), baseline.transitions()), (GateState::Normal, before + 1));
+        let mut again = hysteretic([2, 5, 9], 0.0);
+        again.succeed(&baseline, 0);
+        assert_eq!(again.transitions(), before + 1);
     }
 
     #[test]

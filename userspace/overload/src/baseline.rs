@@ -14,12 +14,14 @@ struct Buffer {
     threshold: Threshold,
     capacity: u32,
     messages: u32,
+    /// Of the gates before this one: a count never falls.
+    transitions: u64,
 }
 
 impl Buffer {
     fn new(threshold: Threshold, capacity: u32, rate_per_s: f64) -> Result<Self, ConfigError> {
         ConfigError::check(check_buffer(threshold, capacity))?;
-        let mut buffer = Self { threshold, capacity, messages: 1 };
+        let mut buffer = Self { threshold, capacity, messages: 1, transitions: 0 };
         buffer.resolve(rate_per_s);
         Ok(buffer)
     }
@@ -59,6 +61,11 @@ macro_rules! baseline {
             pub const fn buffer(&self) -> u32 {
                 self.0.messages
             }
+
+            /// Counts on where another gate ends.
+            pub(crate) fn succeed(&mut self, state: GateState, transitions: u64) {
+                self.0.transitions = transitions + u64::from(state != GateState::Normal);
+            }
         }
 
         impl Gate for $name {
@@ -81,7 +88,7 @@ macro_rules! baseline {
             }
 
             fn transitions(&self) -> u64 {
-                0
+                self.0.transitions
             }
 
             fn discipline(&self) -> Discipline {

@@ -22,6 +22,14 @@ impl TokenBucket {
         Self { rate_per_s, level: level_max, level_max, last: now }
     }
 
+    /// Goes on at another rate with another burst. What there is stays, up to the new burst.
+    pub fn change(&mut self, rate_per_s: u32, burst: u32, now: Nanos) {
+        let _at_the_old_rate = self.available(now);
+        self.rate_per_s = rate_per_s;
+        self.level_max = u64::from(burst) * NANOS_PER_S;
+        self.level = self.level.min(self.level_max);
+    }
+
     /// Takes one token if there is one.
     #[must_use]
     pub fn take(&mut self, now: Nanos) -> bool {
@@ -74,6 +82,17 @@ mod tests {
         let mut once = TokenBucket::new(0, 1, 0);
         assert!(once.take(5));
         assert!(!once.take(u64::MAX));
+    }
+
+    #[test]
+    fn a_change_gives_nothing_and_takes_only_what_is_beyond_the_new_burst() {
+        let mut bucket = TokenBucket::new(10, 10, 0);
+        assert_eq!(bucket.take_up_to(0, 7), 7);
+        bucket.change(1000, 50, 0);
+        assert_eq!(bucket.available(0), 3);
+        assert_eq!(bucket.available(10_000_000), 13);
+        bucket.change(1, 2, 10_000_000);
+        assert_eq!(bucket.available(10_000_000), 2);
     }
 
     #[test]

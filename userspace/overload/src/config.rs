@@ -285,7 +285,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// An error when there is a problem.
-    pub(crate) fn check(problems: Vec<Problem>) -> Result<(), Self> {
+    pub fn check(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self { problems }) }
     }
 }

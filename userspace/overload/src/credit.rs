@@ -218,6 +218,13 @@ impl Credit {
         })
     }
 
+    /// Goes on by another configuration, which is taken as checked: what is known of the server stays, and the next look
+    /// grants by the new target. A new first guess counts if nothing has been measured yet.
+    pub fn reconfigure(&mut self, config: CreditConfig) {
+        self.config = config;
+        self.rate.guess(config.rate.initial_per_s);
+    }
+
     /// Takes in the state of a local server's sockets. `in_flight` is how many of the messages handed over have not
     /// reached the server's IP stack yet, as far as is known; those of other accounts in it only delay departures.
     pub fn look_kernel(&mut self, now: Nanos, queue: ReceiveQueue, in_flight: u32) -> Look {

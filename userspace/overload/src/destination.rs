@@ -43,6 +43,12 @@ impl DestinationCap {
         Self(KeyedBuckets::new(places))
     }
 
+    /// Destinations that there is room for.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.0.places()
+    }
+
     /// Whether a destination with `per_s` tokens per second, and as many at once, has one now. Takes none.
     #[must_use]
     pub fn has_token(&self, key: u64, per_s: u32, now: Nanos) -> bool {

@@ -39,6 +39,11 @@ impl Feedback {
         Self { validity_ms, epoch_ns, last_seq: 0 }
     }
 
+    /// Advice holds for so long from now on.
+    pub const fn set_validity_ms(&mut self, validity_ms: u32) {
+        self.validity_ms = validity_ms;
+    }
+
     /// The advice while the gate says `word`.
     #[must_use]
     pub fn advise(&mut self, word: GateWord, now: Nanos) -> Advice {

@@ -77,6 +77,11 @@ impl Hysteretic {
         self.config.share
     }
 
+    /// Goes on in the state in which another gate ends; its own levels say what comes next.
+    pub(crate) fn succeed(&mut self, state: GateState, transitions: u64) {
+        (self.state, self.transitions) = (state, transitions);
+    }
+
     fn enter(&mut self, state: GateState) {
         self.state = state;
         self.transitions += 1;

@@ -96,6 +96,22 @@ impl Random {
         Ok(gate)
     }
 
+    /// Goes on where a gate of its kind ends.
+    pub(crate) fn continue_from(&mut self, old: &Self) {
+        self.average = old.average;
+        self.filter = old.filter;
+        self.empty_since = old.empty_since;
+        (self.state, self.transitions) = (old.state, old.transitions);
+    }
+
+    /// Goes on where another gate ends, with what is in the system as the first average. Until a word of its own is
+    /// published, what comes was filtered by the one before, whose share is taken for the filter.
+    pub(crate) fn succeed(&mut self, word: GateWord, transitions: u64, in_system: usize) {
+        self.average = in_system as f64;
+        (self.state, self.transitions) = (word.state(), transitions);
+        self.published(word);
+    }
+
     /// 1 − P at the present average.
     fn admitted_share(&self) -> f64 {
         let [low, high, _] = self.levels.map(f64::from);

@@ -73,6 +73,13 @@ impl ServiceRate {
         self.busy_ns = self.busy_ns.saturating_add(elapsed_ns);
     }
 
+    /// Replaces the first guess, if nothing has been measured yet.
+    pub fn guess(&mut self, per_s: f64) {
+        if self.busy_ns == 0 {
+            self.served = per_s * self.spent_ns / NANOS_PER_S as f64;
+        }
+    }
+
     /// Messages a second of busy time.
     #[must_use]
     pub fn rate_per_s(&self) -> f64 {
@@ -101,6 +108,16 @@ mod tests {
         }
         assert!((rate.rate_per_s() - 200.0).abs() < 2.0, "{}", rate.rate_per_s());
         assert_eq!(rate.busy_ns(), 10_000 * MS);
+    }
+
+    #[test]
+    fn a_new_guess_counts_until_something_is_measured() {
+        let mut rate = ServiceRate::new(RateConfig::default(), 0);
+        rate.guess(50.0);
+        assert!((rate.rate_per_s() - 50.0).abs() < 1e-9);
+        (1..=10_000).for_each(|step| rate.observe(step * MS, 1, true));
+        rate.guess(50.0);
+        assert!((rate.rate_per_s() - 1000.0).abs() < 1.0, "{}", rate.rate_per_s());
     }
 
     #[test]

@@ -54,6 +54,11 @@ impl VirtualQueue {
         }
     }
 
+    /// Replaces the first guess of the server's rate, if nothing has been measured yet.
+    pub fn guess(&mut self, per_s: f64) {
+        self.rate.guess(per_s);
+    }
+
     /// Takes in what came since the start, what waits at the server now, and what its socket has dropped since the last
     /// look.
     pub fn look(&mut self, now: Nanos, arrivals: Arrivals, at_server: u64, dropped: u64) {

@@ -40,6 +40,14 @@ impl Number {
     }
 }
 
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.0.to_le_bytes();
+        let len = usize::from(bytes[LEN_MAX]).min(LEN_MAX);
+        f.write_str(&String::from_utf8_lossy(&bytes[..len]))
+    }
+}
+
 /// The number that a Request-URI dials; none if it has no scheme that dials, or more than seven characters.
 #[must_use]
 pub fn dialled_number(uri: &[u8]) -> Option<Number> {
@@ -76,6 +84,13 @@ impl Iterator for Unescaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Number, dialled_number};
+
+    #[test]
+    fn a_number_is_shown_as_it_is_configured() {
+        for text in ["1", "112", "+123456", "*#1"] {
+            assert_eq!(Number::of_text(text).expect(text).to_string(), text);
+        }
+    }
 
     #[test]
     fn a_number_is_found_in_every_form_of_uri_that_dials() {
