@@ -18,6 +18,7 @@
 //! | `doctor` | callers – server | what is wrong with host and interface is found, with exit status and command; so after a failed start |
 //! | `monitoring` | callers – sipweir, embedded | a scrape is OpenMetrics and adds up |
 //! | `live` | callers – sipweir, embedded | the status against its schema, busiest sources, `sipweir top` at terminals and pipes |
+//! | `reload` | callers – sipweir – server | all or nothing, under load, a thousand times; SIGHUP; a flooded control socket |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `survival` | callers – sipweir – server | bad hours: server stopped or killed, worker panics, queues change, interface made anew; a soak |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
@@ -42,6 +43,7 @@ mod monitoring;
 mod namespaces;
 mod privileges;
 mod recipes;
+mod reload;
 mod side_door;
 mod stacks;
 mod starvation;

@@ -212,6 +212,19 @@ fn as_its_unit_file_starts_it_everything_works_and_the_manager_is_told() {
     assert_eq!((totals.completed, totals.copies), (100, 0), "{totals:?}\n{}", unit.said());
     assert!(kernel_packets(&unit.status(), Some("undecided")) >= 100);
 
+    let config = unit.folder.path().join("sipweir.toml");
+    let text = std::fs::read_to_string(&config).expect("its configuration");
+    let changed = text.replace("handoff = ", "gate.kind = \"random\"\nhandoff = ");
+    std::fs::write(&config, changed).expect("write");
+    run(&["kill", "-HUP", &unit.child.id().to_string()]);
+    wait_until("the manager hears of the reload", Duration::from_secs(5), || {
+        let heard = unit.hear();
+        heard.contains("RELOADING=1") && heard.contains("MONOTONIC_USEC=")
+    });
+    wait_until("the manager hears of its end", Duration::from_secs(5), || unit.hear().contains("READY=1"));
+    assert_eq!(unit.status()["services"]["main"]["gate"]["kind"], "random");
+    assert_eq!(topology.call(&calls).finish(Duration::from_secs(20)).totals().completed, 100);
+
     kamailio.terminate();
     let state = |unit: &AsUnit| unit.status().pointer("/services/main/server/state").cloned();
     wait_until("the server is gone", Duration::from_secs(5), || state(&unit) == Some("down".into()));

@@ -82,7 +82,7 @@ pub fn finish_in(namespace: &NetNs, arguments: &[&str]) -> Finished {
 pub struct Sipweir {
     process: Process,
     socket: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Sipweir {
@@ -115,12 +115,10 @@ impl Sipweir {
     pub fn start_by(by: &[&str], namespace: &NetNs, configuration: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         let socket = folder.path().join("control.sock");
-        let file = folder.path().join("sipweir.toml");
-        let control = format!("\n[control]\nsocket = \"{}\"\n", socket.display());
-        std::fs::write(&file, format!("{configuration}{control}")).expect("write sipweir.toml");
+        write(&folder, &socket, configuration);
         let argv = [by, &[binary_str(), "run", "--config", "sipweir.toml"], arguments].concat();
         let process = namespace.start("sipweir", &argv, folder.path());
-        let mut sipweir = Self { process, socket, _folder: folder };
+        let mut sipweir = Self { process, socket, folder };
         wait_until("sipweir answers on its control socket or has ended", START_TIMEOUT, || {
             sipweir.ask().is_some() || sipweir.process.ended().is_some()
         });
@@ -147,6 +145,37 @@ impl Sipweir {
         let status = self.status();
         let Some(value) = status.pointer(pointer) else { return 0 };
         value.as_u64().unwrap_or_else(|| panic!("{pointer} of the status is {value}"))
+    }
+
+    /// Changes its file, which it does not read before it is told to.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    #[track_caller]
+    pub fn rewrite(&self, configuration: &str) {
+        write(&self.folder, &self.socket, configuration);
+    }
+
+    /// `sipweir reload` with more arguments.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[track_caller]
+    #[must_use]
+    pub fn reload(&self, arguments: &[&str]) -> Finished {
+        let socket = self.socket.to_str().expect("a path in UTF-8");
+        crate::command::finish(&[&[binary_str(), "reload", "--socket", socket], arguments].concat())
+    }
+
+    /// The answer to a request, without starting a program.
+    #[must_use]
+    pub fn request(&self, line: &str) -> Option<Value> {
+        let mut stream = UnixStream::connect(&self.socket).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        stream.write_all(format!("{line}\n").as_bytes()).ok()?;
+        let mut document = String::new();
+        stream.read_to_string(&mut document).ok()?;
+        serde_json::from_str(&document).ok()
     }
 
     /// The path of its control socket.
@@ -186,15 +215,18 @@ impl Sipweir {
         self.process.describe()
     }
 
-    /// The socket's protocol: one word and a line end there, one JSON document back.
     fn ask(&self) -> Option<Value> {
-        let mut stream = UnixStream::connect(&self.socket).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        stream.write_all(b"status\n").ok()?;
-        let mut document = String::new();
-        stream.read_to_string(&mut document).ok()?;
-        serde_json::from_str(&document).ok()
+        self.request("status")
     }
+}
+
+/// Writes the file of an instance, as a whole: a reader sees the old one or the new one.
+#[track_caller]
+fn write(folder: &TempDir, socket: &Path, configuration: &str) {
+    let control = format!("\n[control]\nsocket = \"{}\"\n", socket.display());
+    let next = folder.path().join("next.toml");
+    std::fs::write(&next, format!("{configuration}{control}")).expect("write next.toml");
+    std::fs::rename(&next, folder.path().join("sipweir.toml")).expect("rename next.toml");
 }
 
 fn binary_str() -> &'static str {

@@ -226,7 +226,10 @@ fn numbers_probers_and_what_is_owed_change_under_the_running_program() {
         ..support::settings()
     };
     classifier.change(&some).expect("changes");
-    assert_eq!([&call, &other, &probe].map(|packet| decide(&classifier, packet)), [emergency, DISCARDED, prober]);
+    assert_eq!(
+        [&call, &other, &probe].map(|packet| decide(&classifier, packet)),
+        [emergency, DISCARDED, prober]
+    );
     assert_eq!(decide(&classifier, &noise).2, Verdict::Drop);
 
     let mut owed_nothing = support::settings();
@@ -234,7 +237,10 @@ fn numbers_probers_and_what_is_owed_change_under_the_running_program() {
     let next = xdp_prog::Settings { emergency_numbers: vec![number("911")], ..owed_nothing };
     classifier.change(&next).expect("changes");
     let dropped = (Class::Original, Reason::GateDiscard, Verdict::Drop);
-    assert_eq!([&call, &other, &probe].map(|packet| decide(&classifier, packet)), [dropped, emergency, dropped]);
+    assert_eq!(
+        [&call, &other, &probe].map(|packet| decide(&classifier, packet)),
+        [dropped, emergency, dropped]
+    );
     assert_eq!(decide(&classifier, &noise).2, Verdict::RingRetransmission);
 
     // What cannot be meant changes nothing.

@@ -173,7 +173,8 @@ fn a_service_that_is_only_watched_from_now_on_is_left_alone_and_so_back() {
     let mut door = door(&Settings { monitored: 0b1, ..settings() }, &[0]);
     let [v4, v6] = door.cookies;
     let (first, second) = ((SERVICE_V4.into(), PORT), (SERVICE_V6.into(), PORT));
-    for (monitored, expected) in [(0b1, [None, Some(v6)]), (0b0, [Some(v4), Some(v6)]), (0b11, [None, None])] {
+    for (monitored, expected) in [(0b1, [None, Some(v6)]), (0b0, [Some(v4), Some(v6)]), (0b11, [None, None])]
+    {
         door.door.change(&Settings { monitored, ..settings() }).expect("changes");
         assert_eq!([door.chosen(first), door.chosen(second)], expected, "{monitored:#b}");
     }

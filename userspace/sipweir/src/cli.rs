@@ -13,8 +13,8 @@ use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{
-    classify, control, demo, doctor, experiment, generate, lists, log, model, netdev, run, simulate, status,
-    top, tune,
+    classify, control, demo, doctor, experiment, generate, lists, log, model, netdev, reload, run, simulate,
+    status, top, tune,
 };
 
 /// Keeps SIP servers alive under any load.
@@ -57,6 +57,8 @@ enum Command {
     },
     /// Show what a running instance does, live.
     Top(top::Args),
+    /// Have the running instance take over a changed configuration, all of it or nothing.
+    Reload(reload::Args),
     /// Say what sipweir would do with recorded traffic.
     Classify(classify::Args),
     /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
@@ -84,7 +86,7 @@ enum Command {
 /// Error of the call or the configuration.
 pub(crate) const USAGE: u8 = 2;
 /// Error of the environment.
-const ENVIRONMENT: u8 = 1;
+pub(crate) const ENVIRONMENT: u8 = 1;
 
 /// Runs the command of the process's arguments.
 #[must_use]
@@ -108,6 +110,7 @@ pub fn main() -> ExitCode {
             Ok(status) => environment(print_text(&status.text())),
             Err(error) => fail(ENVIRONMENT, &error),
         },
+        Command::Reload(args) => reload::main(&args),
         Command::Classify(args) => classify::main(&args),
         Command::Demo(args) => {
             let _log = log::start(log::Format::Text);

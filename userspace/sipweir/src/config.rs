@@ -7,6 +7,7 @@
 
 mod capture;
 mod check;
+pub mod keys;
 mod limits;
 mod lists;
 mod metrics;
@@ -32,7 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The whole configuration of one instance: one interface, one or more services on it.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Config {
     /// Network interface that the SIP packets come in by.
     pub interface: String,
@@ -65,11 +66,15 @@ pub struct Config {
     pub capture: Option<Capture>,
     /// Secret of the transaction hash, 64 hex digits; nodes that share traffic share it. Default: random at
     /// each start.
-    #[serde(default)]
+    // A secret never leaves by a document.
+    #[serde(default, skip_serializing)]
     pub seed: Option<value::Seed>,
     /// The guarded services by name.
     #[serde(default)]
     pub service: BTreeMap<String, Service>,
+    /// The file that it was read from, to be read again by a reload.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 impl Config {
@@ -83,7 +88,7 @@ impl Config {
 }
 
 /// Attachment and kernel-side choices.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Xdp {
     /// `auto` (default): native if the driver can, else generic.
@@ -126,7 +131,7 @@ pub enum NotSip {
 }
 
 /// Threads: one worker per RX queue of the interface.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Workers {
     /// CPU cores, one per RX queue, in queue order. Default: the cores of the machine from the last one
@@ -149,7 +154,7 @@ pub enum Idle {
 }
 
 /// UMEM and rings of one NIC queue. All counts are frames; ring sizes are powers of two.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Frames {
     /// Frames per queue. Memory per queue is `count * size`. Too few: start is refused with the sum.
@@ -189,7 +194,7 @@ impl Default for Frames {
 }
 
 /// The transaction table.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Transactions {
     /// MiB, a power of two up to 256; 0: no table, and copies are known by their marker only. One MiB remembers
@@ -212,7 +217,7 @@ impl Transactions {
 }
 
 /// Requests that are never shed, beside those that say so themselves (`urn:service:sos`, Resource-Priority).
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Privileges {
     /// User parts of Request-URIs that make an emergency call, such as "112"; none by default.
@@ -236,7 +241,7 @@ impl Privileges {
 }
 
 /// The control socket.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Control {
     /// Path of the Unix socket. Its directory is made if missing.
@@ -255,7 +260,7 @@ impl Default for Control {
 }
 
 /// One guarded service and the server behind it.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Service {
     /// Local addresses and UDP ports, `"192.0.2.1:5060"`, `"[2001:db8::1]:5060"` or `"*:5060"` for any.
     pub listen: Listen,
@@ -335,7 +340,7 @@ impl HandoffKind {
 
 /// The overload gate of a service. Thresholds are messages (`700`) or time at the measured service rate
 /// (`"350ms"`), split evenly among the workers.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Gate {
     /// Which gate. Default `hysteretic`.
@@ -415,7 +420,7 @@ impl GateKind {
 }
 
 /// Stateless replies for originals that are shed.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Reply {
     /// Status code: 503 (default), 500 or 480, or 0 for silence.
@@ -447,7 +452,7 @@ impl Default for Reply {
 }
 
 /// The local server of a `kernel` hand-off.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Server {
     /// Messages that may wait in the server's own receive queue. Too small: the server idles between two
@@ -466,7 +471,7 @@ impl Default for Server {
 
 /// The answering processor that ships with sipweir: answers every request after a service time. For demos,
 /// trials and measurements; programs bring their own through `sipweir::processor::Processor`.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Embedded {
     /// Requests per second that it serves. Default 2000.

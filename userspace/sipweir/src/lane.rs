@@ -12,6 +12,7 @@ use overload::{
 use sip::{Class, Datagram, Marker, Seed};
 
 use crate::body::Body;
+use crate::change::LaneChange;
 use crate::config::Monitored;
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
@@ -106,6 +107,26 @@ impl Lane {
             }
             overload::Discipline::Fifo => self.queue.len() + at_server as usize,
         }
+    }
+
+    /// Goes on by another configuration, and leaves there what was replaced.
+    pub fn change(&mut self, change: &mut LaneChange, now_ns: u64) {
+        self.credit.reconfigure(change.credit);
+        match (&mut self.monitor, &change.monitor) {
+            (Some(monitor), Some(_)) => monitor.queue.guess(change.credit.rate.initial_per_s),
+            _ => std::mem::swap(&mut self.monitor, &mut change.monitor),
+        }
+        // By the new line, if there is one now.
+        let in_system = self.in_system();
+        change.gate.succeed(&self.gate, in_system);
+        change.gate.set_service_rate(self.service_rate_per_s());
+        std::mem::swap(&mut self.gate, &mut change.gate);
+        self.reply.change(&mut change.reply, now_ns);
+        self.limits.change(&mut change.caps);
+        (self.max_wait_ns, self.copy_wait_ns) = (change.max_wait_ns, change.copy_wait_ns);
+        self.monitored = change.monitored;
+        // The next look grants by the new target.
+        self.looked_ns = 0;
     }
 
     /// Looks at the server if it is time to. `in_flight` is what the hand-off device has not delivered yet.

@@ -20,6 +20,7 @@ pub mod sources;
 pub mod transactions;
 
 pub mod capabilities;
+pub mod change;
 pub mod clock;
 pub mod cores;
 pub mod monitor;
@@ -35,6 +36,7 @@ pub mod run;
 pub mod control;
 pub mod log;
 pub mod metrics;
+pub mod reload;
 pub mod status;
 
 pub mod classify;

@@ -12,6 +12,7 @@
 //!
 //! Not here: how buckets work (`overload::KeyedBuckets`), and the order of what waits (`overload::CallQueue`).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use overload::{Allowance, KeyedBuckets};
@@ -113,24 +114,49 @@ struct Peer {
     number: u32,
 }
 
+/// The number of a network: the same whatever other networks have caps, so that its buckets survive a reload. Two of one
+/// IPv6 site may share one by chance, in one case of eight millions, and then share their caps.
+fn number_of(prefix: Prefix) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    prefix.hash(&mut hasher);
+    // 23 bits, since the kind of a message comes behind it.
+    (hasher.finish() >> 41) as u32 + 1
+}
+
+/// Who has which caps.
+#[derive(Debug)]
+pub struct CapTable {
+    others: Peer,
+    peers: PrefixTable<Peer>,
+}
+
+impl CapTable {
+    /// `peers` have caps of their own.
+    #[must_use]
+    pub fn new(caps: Caps, peers: impl IntoIterator<Item = (Prefix, Caps)>) -> Self {
+        let peers =
+            peers.into_iter().map(|(prefix, caps)| (prefix, Peer { caps, number: number_of(prefix) }));
+        Self { others: Peer { caps, number: 0 }, peers: PrefixTable::new(peers) }
+    }
+}
+
 /// The caps of a service at one worker, and what each source has used.
 #[derive(Debug)]
 pub struct SourceLimits {
-    others: Peer,
-    peers: PrefixTable<Peer>,
+    table: CapTable,
     buckets: KeyedBuckets,
 }
 
 impl SourceLimits {
-    /// All memory that it will ever use. `peers` have caps of their own.
+    /// All memory that it will ever use.
     #[must_use]
-    pub fn new(caps: Caps, peers: impl IntoIterator<Item = (Prefix, Caps)>) -> Self {
-        let peers = (1..).zip(peers).map(|(number, (prefix, caps))| (prefix, Peer { caps, number }));
-        Self {
-            others: Peer { caps, number: 0 },
-            peers: PrefixTable::new(peers),
-            buckets: KeyedBuckets::new(SOURCES),
-        }
+    pub fn new(table: CapTable) -> Self {
+        Self { table, buckets: KeyedBuckets::new(SOURCES) }
+    }
+
+    /// Goes on by other caps, and leaves the old ones there. What each source has used stays.
+    pub const fn change(&mut self, table: &mut CapTable) {
+        std::mem::swap(&mut self.table, table);
     }
 
     /// Takes `tokens` messages of a source out of its cap; false if that is used up. `rate_per_s` is what the server
@@ -144,7 +170,7 @@ impl SourceLimits {
         rate_per_s: f64,
         now_ns: u64,
     ) -> bool {
-        let Peer { caps, number } = self.peers.find(source).unwrap_or(self.others);
+        let Peer { caps, number } = self.table.peers.find(source).unwrap_or(self.table.others);
         let Some((kind, cap)) = caps.of(class) else { return true };
         let Some(own) = cap.allowance(rate_per_s) else { return true };
         let key_of = |kind| sip::address_key(seed, source, number << 8 | kind);
@@ -162,7 +188,7 @@ impl SourceLimits {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cap, Caps, SourceLimits, has_cap};
+    use super::{Cap, CapTable, Caps, SourceLimits, has_cap};
     use sip::{Class, Method, Seed};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
@@ -176,9 +202,12 @@ mod tests {
         limits_with(caps, [])
     }
 
+    fn table<const N: usize>(caps: Caps, peers: [(&str, Caps); N]) -> CapTable {
+        CapTable::new(caps, peers.map(|(text, caps)| (text.parse().expect("network"), caps)))
+    }
+
     fn limits_with<const N: usize>(caps: Caps, peers: [(&str, Caps); N]) -> SourceLimits {
-        let peers = peers.map(|(text, caps)| (text.parse().expect("network"), caps));
-        SourceLimits::new(caps, peers)
+        SourceLimits::new(table(caps, peers))
     }
 
     fn allowed(limits: &mut SourceLimits, class: Class, source: &str, rate_per_s: f64) -> usize {
@@ -282,6 +311,24 @@ mod tests {
         assert_eq!(in_dialog("2001:db8::7"), 20);
         assert_eq!(in_dialog("2001:db8::8"), 20);
         assert_eq!(in_dialog("2001:db8::2"), 0, "the others share what they have");
+    }
+
+    #[test]
+    fn what_a_source_has_used_survives_a_change_of_caps_and_of_other_networks() {
+        let forty = caps(Cap::PerSecond(40.0));
+        let mut limits = limits_with(forty, [("2001:db8::7", caps(Cap::PerSecond(80.0)))]);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8::7", 1.0), 20);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 1.0), 10);
+        let peers =
+            [("2001:db8::1", forty), ("2001:db8::7", caps(Cap::PerSecond(120.0))), ("10.0.0.0/8", forty)];
+        let mut next = table(caps(Cap::PerSecond(40.0)), peers);
+        limits.change(&mut next);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 1.0), 0, "used up before");
+        // A bucket is the time until it is full, which the new cap leaves as it is: 250 ms, all of a burst.
+        assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8::7", 1.0), 0);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "2001:db8::1", 1.0), 10, "a bucket of its own now");
+        limits.change(&mut next);
+        assert_eq!(allowed(&mut limits, Class::InDialog, "192.0.2.1", 1.0), 0);
     }
 
     #[test]

@@ -46,12 +46,77 @@ pub struct Permit {
     per_s: u32,
 }
 
-/// The replies of one service at one worker.
+/// Who is told what.
 #[derive(Debug, Clone)]
-pub struct ReplyPolicy {
+struct Told {
     others: Peer,
     peers: PrefixTable<Peer>,
     retry_after_register: Option<RetryAfter>,
+}
+
+impl Told {
+    fn answers_anybody(&self) -> bool {
+        self.others.line.is_some() || self.peers.values().any(|peer| peer.line.is_some())
+    }
+}
+
+/// The configured side of a policy: what a reload changes.
+#[derive(Debug)]
+pub struct ReplyRules {
+    told: Told,
+    /// Of the budget for all replies.
+    rate: u32,
+    validity_ms: u32,
+    destinations: DestinationCap,
+}
+
+impl ReplyRules {
+    /// Those of a configuration. Prefixes that are none, which `check` has reported, are left out.
+    #[must_use]
+    pub fn new(config: &config::Reply) -> Self {
+        let others = Peer { line: ReplyLine::of_code(config.code), per_s: config.per_destination };
+        let peers = config.peers.iter().filter_map(|(text, peer)| {
+            let line = peer.code.map_or(others.line, ReplyLine::of_code);
+            let per_s = peer.per_destination.unwrap_or(others.per_s);
+            Some((text.parse::<Prefix>().ok()?, Peer { line, per_s }))
+        });
+        let peers = PrefixTable::new(peers);
+        let slowest = peers.values().map(|peer| peer.per_s).fold(others.per_s, u32::min);
+        let retry = config.retry_after_register.map(|[min_s, max_s]| RetryAfter { min_s, max_s });
+        Self {
+            told: Told { others, peers, retry_after_register: retry },
+            rate: config.rate,
+            // `check` bounds it, so it fits.
+            validity_ms: (config.oc_validity.nanos() / 1_000_000) as u32,
+            destinations: DestinationCap::new(config.rate, slowest),
+        }
+    }
+
+    /// Those of a service. The baselines refuse silently: that is what makes them baselines.
+    #[must_use]
+    pub fn of_service(service: &config::Service) -> Self {
+        if service.gate.kind.is_control() {
+            return Self::new(&service.reply);
+        }
+        Self::new(&config::Reply { code: 0, ..config::Reply::default() })
+    }
+
+    /// Whether anybody is answered at all.
+    #[must_use]
+    pub fn answers_anybody(&self) -> bool {
+        self.told.answers_anybody()
+    }
+
+    const fn burst(&self) -> u32 {
+        let rate = if self.rate < BURSTS_PER_S { BURSTS_PER_S } else { self.rate };
+        rate / BURSTS_PER_S
+    }
+}
+
+/// The replies of one service at one worker.
+#[derive(Debug, Clone)]
+pub struct ReplyPolicy {
+    told: Told,
     budget: TokenBucket,
     /// Tokens at which a silence ends.
     enough: u32,
@@ -62,46 +127,37 @@ pub struct ReplyPolicy {
 
 impl ReplyPolicy {
     /// The policy of a configuration. `epoch_ns` is the time of day at which the clock of `now_ns` stood at 0.
-    /// Prefixes that are none, which `check` has reported, are left out.
     #[must_use]
-    pub fn new(config: &config::Reply, epoch_ns: u64, now_ns: u64) -> Self {
-        let others = Peer { line: ReplyLine::of_code(config.code), per_s: config.per_destination };
-        let peers = config.peers.iter().filter_map(|(text, peer)| {
-            let line = peer.code.map_or(others.line, ReplyLine::of_code);
-            let per_s = peer.per_destination.unwrap_or(others.per_s);
-            Some((text.parse::<Prefix>().ok()?, Peer { line, per_s }))
-        });
-        let peers = PrefixTable::new(peers);
-        let slowest = peers.values().map(|peer| peer.per_s).fold(others.per_s, u32::min);
-        let retry = config.retry_after_register.map(|[min_s, max_s]| RetryAfter { min_s, max_s });
-        let burst = config.rate.max(BURSTS_PER_S) / BURSTS_PER_S;
-        // `check` bounds it, so it fits.
-        let validity_ms = (config.oc_validity.nanos() / 1_000_000) as u32;
+    pub fn new(rules: ReplyRules, epoch_ns: u64, now_ns: u64) -> Self {
+        let burst = rules.burst();
+        let ReplyRules { told, rate, validity_ms, destinations } = rules;
         Self {
-            others,
-            peers,
-            retry_after_register: retry,
-            budget: TokenBucket::new(config.rate, burst, now_ns),
+            told,
+            budget: TokenBucket::new(rate, burst, now_ns),
             enough: burst.div_ceil(2),
             is_silent: false,
-            destinations: DestinationCap::new(config.rate, slowest),
+            destinations,
             feedback: Feedback::new(validity_ms, epoch_ns),
         }
     }
 
-    /// The policy of a service. The baselines refuse silently: that is what makes them baselines.
-    #[must_use]
-    pub fn of_service(service: &config::Service, epoch_ns: u64, now_ns: u64) -> Self {
-        if service.gate.kind.is_control() {
-            return Self::new(&service.reply, epoch_ns, now_ns);
+    /// Goes on by other rules, and leaves the old ones there. What was spent stays spent; only where the rates are so
+    /// different that another table of destinations is needed, each of them may get a second's worth once more.
+    pub fn change(&mut self, rules: &mut ReplyRules, now_ns: u64) {
+        let burst = rules.burst();
+        self.budget.change(rules.rate, burst, now_ns);
+        self.enough = burst.div_ceil(2);
+        self.feedback.set_validity_ms(rules.validity_ms);
+        std::mem::swap(&mut self.told, &mut rules.told);
+        if self.destinations.places() != rules.destinations.places() {
+            std::mem::swap(&mut self.destinations, &mut rules.destinations);
         }
-        Self::new(&config::Reply { code: 0, ..config::Reply::default() }, epoch_ns, now_ns)
     }
 
     /// Whether anybody is answered at all.
     #[must_use]
     pub fn answers_anybody(&self) -> bool {
-        self.others.line.is_some() || self.peers.values().any(|peer| peer.line.is_some())
+        self.told.answers_anybody()
     }
 
     /// What a peer is told while the gate says `word`; `None` is silence.
@@ -112,14 +168,14 @@ impl ReplyPolicy {
     }
 
     fn peer(&self, peer: IpAddr) -> Peer {
-        self.peers.find(peer).unwrap_or(self.others)
+        self.told.peers.find(peer).unwrap_or(self.told.others)
     }
 
     fn refusal_of(&mut self, line: ReplyLine, word: GateWord, now_ns: u64) -> Refusal {
         let advice = self.feedback.advise(word, now_ns);
         let control =
             OverloadControl { percent: advice.percent, validity_ms: advice.validity_ms, seq: advice.seq };
-        Refusal { line, retry_after_register: self.retry_after_register, control: Some(control) }
+        Refusal { line, retry_after_register: self.told.retry_after_register, control: Some(control) }
     }
 
     /// The right to answer a peer once, for [`ReplyPolicy::spend`] to be called with when the answer is on its way:
@@ -174,7 +230,7 @@ mod tests {
     use overload::{GateState, GateWord};
     use sip::Seed;
 
-    use super::{ReplyPolicy, Silence};
+    use super::{ReplyPolicy, ReplyRules, Silence};
     use crate::config::{Config, Peer, Reply};
 
     const SEED: Seed = Seed([1, 2, 3, 4]);
@@ -201,7 +257,7 @@ mod tests {
 
     #[test]
     fn each_peer_gets_the_code_of_its_longest_prefix() {
-        let mut policy = ReplyPolicy::new(&config(), 0, 0);
+        let mut policy = ReplyPolicy::new(ReplyRules::new(&config()), 0, 0);
         assert_eq!(permit(&mut policy, "198.51.100.1"), Ok(503));
         assert_eq!(permit(&mut policy, "10.1.0.1"), Ok(480));
         assert_eq!(permit(&mut policy, "10.9.0.1"), Err(Silence::ByChoice));
@@ -209,7 +265,7 @@ mod tests {
         assert_eq!(permit(&mut policy, "2001:db8::1"), Ok(503));
         assert!(policy.answers_anybody());
         let only = Reply { code: 0, ..config() };
-        assert!(ReplyPolicy::new(&only, 0, 0).answers_anybody());
+        assert!(ReplyPolicy::new(ReplyRules::new(&only), 0, 0).answers_anybody());
     }
 
     #[test]
@@ -221,14 +277,14 @@ mod tests {
                  [service.main.gate]\nkind = \"{kind}\"\n[service.main.reply.peers]\n\"10.0.0.0/8\" = 480\n"
             );
             let config = Config::parse("test.toml", &text).expect("valid");
-            let policy = ReplyPolicy::of_service(&config.service["main"], 0, 0);
+            let policy = ReplyRules::of_service(&config.service["main"]);
             assert_eq!(policy.answers_anybody(), answers, "{kind}");
         }
     }
 
     #[test]
     fn one_destination_is_capped_and_a_peer_may_have_a_cap_of_its_own() {
-        let mut policy = ReplyPolicy::new(&config(), 0, 0);
+        let mut policy = ReplyPolicy::new(ReplyRules::new(&config()), 0, 0);
         let granted =
             |policy: &mut ReplyPolicy, peer| (0..2000).filter(|_| permit(policy, peer).is_ok()).count();
         assert_eq!(granted(&mut policy, "198.51.100.1"), 10);
@@ -240,7 +296,8 @@ mod tests {
     #[test]
     fn a_silence_begins_with_the_last_token_and_ends_with_half_a_burst() {
         let rate = 2000;
-        let mut policy = ReplyPolicy::new(&Reply { rate, per_destination: 1000, ..config() }, 0, 0);
+        let mut policy =
+            ReplyPolicy::new(ReplyRules::new(&Reply { rate, per_destination: 1000, ..config() }), 0, 0);
         let burst = u64::from(rate) / 20;
         for _ in 0..burst {
             assert!(!policy.keeps_silent(0));
@@ -250,7 +307,7 @@ mod tests {
         let half_ns = burst / 2 * 1_000_000_000 / u64::from(rate);
         assert!(policy.keeps_silent(half_ns - 1));
         assert!(!policy.keeps_silent(half_ns) && !policy.is_silent());
-        let mut never = ReplyPolicy::new(&Reply { rate: 0, ..config() }, 0, 0);
+        let mut never = ReplyPolicy::new(ReplyRules::new(&Reply { rate: 0, ..config() }), 0, 0);
         assert!(!never.keeps_silent(0));
         assert_eq!(permit(&mut never, "198.51.100.1"), Ok(503), "its only one");
         assert!(never.keeps_silent(0) && never.keeps_silent(u64::MAX));
@@ -258,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_budget_limits_all_together_and_an_answer_that_was_not_sent_costs_nothing() {
-        let mut policy = ReplyPolicy::new(&Reply { rate: 100, ..config() }, 0, 0);
+        let mut policy = ReplyPolicy::new(ReplyRules::new(&Reply { rate: 100, ..config() }), 0, 0);
         for _ in 0..100 {
             assert!(policy.permit(&SEED, [198, 51, 100, 1].into(), GateWord::OPEN, 0).is_ok());
         }
@@ -270,7 +327,7 @@ mod tests {
 
     #[test]
     fn clients_are_told_what_the_gate_sheds() {
-        let mut policy = ReplyPolicy::new(&config(), 1_000_000_000, 0);
+        let mut policy = ReplyPolicy::new(ReplyRules::new(&config()), 1_000_000_000, 0);
         let peer = [198, 51, 100, 1].into();
         let mut control = |state, now_ns| {
             let word = GateWord::new(state, 1 << 30);
@@ -280,5 +337,28 @@ mod tests {
         assert_eq!((normal.percent, normal.validity_ms, normal.seq), (0, 0, 100_000));
         assert_eq!((overload.percent, overload.validity_ms, overload.seq), (75, 500, 100_001));
         assert_eq!(control(GateState::Discard, 1_000_000_000).seq, 200_000);
+    }
+
+    #[test]
+    fn a_change_gives_nobody_a_second_budget_and_says_the_new_code() {
+        let mut policy = ReplyPolicy::new(ReplyRules::new(&config()), 0, 0);
+        (0..10).for_each(|_| assert_eq!(permit(&mut policy, "198.51.100.1"), Ok(503)));
+        let mut next = ReplyRules::new(&Reply { code: 480, ..config() });
+        policy.change(&mut next, 0);
+        assert_eq!(permit(&mut policy, "198.51.100.1"), Err(Silence::OverDestinationCap));
+        assert_eq!(permit(&mut policy, "198.51.100.2"), Ok(480));
+        let seq = |policy: &mut ReplyPolicy| {
+            let word = GateWord::new(GateState::Discard, 0);
+            let told =
+                policy.refusal([198, 51, 100, 2].into(), word, 0).expect("answered").control.expect("told");
+            (told.seq, told.validity_ms)
+        };
+        let before = seq(&mut policy);
+        let oc_validity = crate::config::Span::from_millis(700);
+        policy.change(&mut ReplyRules::new(&Reply { rate: 100, oc_validity, ..config() }), 0);
+        assert!(seq(&mut policy) > before && seq(&mut policy).1 == 700);
+        // At most a burst of the new rate, whatever was there.
+        (1..=5).for_each(|host| assert!(permit(&mut policy, &format!("203.0.113.{host}")).is_ok()));
+        assert_eq!(permit(&mut policy, "203.0.113.6"), Err(Silence::OverBudget));
     }
 }

@@ -6,10 +6,13 @@
 //! detaching, so that new packets go to the kernel while the workers finish what they hold. If the process dies at any
 //! point, the kernel closes link and sockets: packets pass.
 
+mod current;
 mod door;
 pub(crate) mod janitor;
+mod owner;
 mod plan;
 mod programs;
+mod reload;
 mod requests;
 mod service_manager;
 mod telling;
@@ -21,11 +24,13 @@ use std::time::{Duration, Instant};
 
 use afxdp::{CopyMode, EgressConfig, EgressPort, MappedWords, QueuePort};
 use anyhow::Context;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sip::{Seed, TransactionKey};
 
 use crate::body::LARGE_LEN;
 use crate::capabilities;
 use crate::capture::{self, Exporter, Tap};
+use crate::change::ChangeBox;
 use crate::clock;
 use crate::config::{Config, HandoffKind, Idle, NotSip, XdpMode};
 use crate::control::Control;
@@ -45,8 +50,10 @@ use crate::status;
 use crate::transactions::{self, Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
+use current::Current;
 use door::Door;
 use janitor::Janitor;
+use owner::Job;
 use plan::{BUSY_RETRY_NS, Plan};
 pub use plan::{check, places};
 use programs::Program;
@@ -99,6 +106,10 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
+    // Before anything else: who does not catch it ends by it.
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&reload))
+        .context("cannot catch SIGHUP")?;
     let control = Control::bind(&config.control)?;
     if let Some(helper) = SipHelper::find(&sip_helper::Paths::default()) {
         tracing::warn!("{helper}");
@@ -111,12 +122,13 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
         let _ended = instance.tear_down();
         return Err(error);
     }
+    let (owner, jobs) = owner::owner();
     let served = instance.view(config).and_then(|view| {
         let view = Arc::new(view);
         let scraped = Arc::clone(&view);
         let text = move || metrics::text(&scraped.read());
         let metrics = endpoint.map(|endpoint| endpoint.serve(text)).transpose()?;
-        let requests = Requests::new(view);
+        let requests = Requests::new(view, Arc::clone(&instance.current), owner);
         let answer = move |request, client| requests.answer(request, client);
         Ok((control.serve(answer).context("cannot start the control threads")?, metrics))
     });
@@ -130,8 +142,10 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
     };
     instance.log_ready(config);
     service_manager::ready(&config.interface);
-    let reason = instance.supervise(&stop);
+    let reason = instance.supervise(&stop, &reload, &jobs);
     service_manager::stopping();
+    // Who waits for a change hears that it does not come.
+    drop(jobs);
     let outcome = instance.tear_down();
     drop(serving);
     match reason {
@@ -144,6 +158,7 @@ struct Running {
     thread: std::thread::JoinHandle<u32>,
     wake: Arc<Wake>,
     letters: Arc<LetterBox>,
+    changes: Arc<ChangeBox>,
     queue: u32,
     core: usize,
     counters: Arc<WorkerCounters>,
@@ -169,6 +184,11 @@ struct Instance {
     interface: netdev::Interface,
     local: LocalAddresses,
     mode: status::Mode,
+    /// What holds, and what was made of it.
+    current: Arc<Current>,
+    plan: Plan,
+    settings: xdp_prog::Settings,
+    arrivals: Arc<MappedWords>,
 }
 
 impl Instance {
@@ -258,10 +278,13 @@ impl Instance {
             janitor: None,
             interface,
             local,
+            current: Arc::new(Current::new(config)),
+            plan,
+            settings,
+            arrivals,
         };
         for ((queue, core), tap) in (0..queues).zip(cores).zip(taps) {
-            let started = instance
-                .start_worker(config, &plan, &settings, &gates, &arrivals, processors, queue, core, tap);
+            let started = instance.start_worker(config, &gates, processors, queue, core, tap);
             if let Err(error) = started {
                 // What was started so far is ended in order; the first error is the one that counts.
                 let _ended = instance.tear_down();
@@ -279,24 +302,21 @@ impl Instance {
         Ok(instance)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename the list")]
     fn start_worker(
         &mut self,
         config: &Config,
-        plan: &Plan,
-        settings: &xdp_prog::Settings,
         gates: &Arc<MappedWords>,
-        arrivals: &Arc<MappedWords>,
         processors: &ProcessorFactory,
         queue: u32,
         core: usize,
         capture: Option<Tap>,
     ) -> anyhow::Result<()> {
+        let plan = &self.plan;
         let wake = Arc::new(Wake::new().context("cannot make an eventfd")?);
         let (mut port, mode) = QueuePort::open(self.interface.index, queue, &plan.port)?;
         let has_door = queue == door::WORKER;
         let side_door =
-            if has_door { Some(self.door.sockets(config, settings, &self.interface)?) } else { None };
+            if has_door { Some(self.door.sockets(config, &self.settings, &self.interface)?) } else { None };
         let egress = match &self.device {
             Some(device) => {
                 let tx = EgressConfig { tx_ring_size: config.frames.ring_tx, busy_retry_ns: BUSY_RETRY_NS };
@@ -333,8 +353,7 @@ impl Instance {
                     Handoff::Embedded(exchange)
                 }
             };
-            let monitor = plan.monitor(index, service, arrivals, queue);
-            let lane = plan.lane(name, service, handoff, monitor)?;
+            let lane = plan.lane(name, handoff, plan.change(index, name, service, &self.arrivals, queue)?)?;
             self.lanes[index].1.push(Arc::clone(&lane.counters));
             lanes.push(lane);
         }
@@ -352,6 +371,7 @@ impl Instance {
             self.classifier.set_socket(queue as usize, ring, port.rx_fd(ring))?;
         }
         let letters = Arc::new(LetterBox::default());
+        let changes = Arc::new(ChangeBox::default());
         let counters = Arc::new(WorkerCounters::default());
         let parts = Parts {
             port,
@@ -367,6 +387,7 @@ impl Instance {
             privileged: Privileged::new(&config.privileges),
             local: self.local.clone(),
             letters: Arc::clone(&letters),
+            changes: Arc::clone(&changes),
             wake: Arc::clone(&wake),
             stop: Arc::clone(&self.stop),
             spin: config.workers.idle == Idle::Spin,
@@ -388,7 +409,7 @@ impl Instance {
                 Worker::new(parts).run()
             })
             .context("cannot start a worker thread")?;
-        self.workers.push(Running { thread, wake, letters, queue, core, counters });
+        self.workers.push(Running { thread, wake, letters, changes, queue, core, counters });
         Ok(())
     }
 
@@ -410,8 +431,9 @@ impl Instance {
         );
     }
 
-    /// Waits for a signal, a worker that ended, or an interface that went away. `None` after a signal.
-    fn supervise(&mut self, stop: &AtomicBool) -> Option<String> {
+    /// Waits for a signal, a worker that ended, or an interface that went away, and carries out changes meanwhile. `None`
+    /// after a signal.
+    fn supervise(&mut self, stop: &AtomicBool, reload: &AtomicBool, jobs: &Receiver<Job>) -> Option<String> {
         let mut telling = Telling::new(self.lanes.len(), clock::now());
         let mut watchdog = Watchdog::new();
         let mut metadata = Metadata::Unchecked(Instant::now());
@@ -422,7 +444,15 @@ impl Instance {
             .as_ref()
             .map(|memory| Sweeper::new(memory.clone(), Arc::clone(&self.occupancy), clock::now()));
         while !stop.load(Ordering::Acquire) {
-            std::thread::sleep(SUPERVISION);
+            match jobs.recv_timeout(SUPERVISION) {
+                Ok(job) => job(self),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The control socket has the other end for as long as this runs.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(SUPERVISION),
+            }
+            if reload.swap(false, Ordering::AcqRel) {
+                self.reload_from_file();
+            }
             watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
             metadata.check(&self.classifier);
             if let Some(sweeper) = &mut sweeper {
@@ -546,12 +576,8 @@ impl Instance {
                 handoff_device: self.device.as_ref().map(|device| device.receive().name.clone()),
                 ..self.mode.clone()
             },
-            services: config
-                .service
-                .iter()
-                .zip(&self.lanes)
-                .map(|((name, service), (_, lanes))| (name.clone(), service.clone(), lanes.clone()))
-                .collect(),
+            current: Arc::clone(&self.current),
+            services: self.lanes.clone(),
             workers: self.workers.iter().map(|w| (w.queue, w.core, Arc::clone(&w.counters))).collect(),
             counters,
             monitored,

@@ -9,17 +9,18 @@
 //!  side door ── class, gate ──▶ (the same queues)
 //! ```
 //!
-//! Each [`Worker::turn`] does the same steps in the same order: reap → refill → replies → look → receive → serve →
+//! Each [`Worker::turn`] does the same steps in the same order: change → reap → refill → replies → look → receive → serve →
 //! answer → publish → flush. When a turn moved nothing the worker sleeps in poll(2), unless packets come so close together
 //! that it does not pay (`worker/pause.rs`). What is decided is decided
 //! by pure code: classes by `sip`, admission, order and credit by `overload`. Frames are owned: each one that
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
 //! How packets get from the rings into the queue is in `worker/receive.rs` (in order, by `worker/inflow.rs`), from the
-//! side door in `worker/side.rs`, how they are answered in `worker/answer.rs`. Not here: set-up and tear-down
+//! side door in `worker/side.rs`, how they are answered in `worker/answer.rs`, how a reload changes it in `worker/change.rs`. Not here: set-up and tear-down
 //! (`run.rs`), how a hand-off works (`handoff`), what a reply says (`sip`).
 
 mod answer;
+mod change;
 mod fault;
 mod inflow;
 mod pause;
@@ -38,6 +39,7 @@ use xdp_prog::abi::QUEUES_MAX;
 
 use crate::body::Body;
 use crate::capture::Tap;
+use crate::change::ChangeBox;
 use crate::clock;
 use crate::counters::{Ending, Outcome, WorkerCounters};
 use crate::handoff::Handoff;
@@ -109,6 +111,8 @@ pub struct Parts {
     pub local: LocalAddresses,
     /// A newer list of them.
     pub letters: Arc<LetterBox>,
+    /// Another configuration.
+    pub changes: Arc<ChangeBox>,
     /// Rouses this worker.
     pub wake: Arc<Wake>,
     /// Set to stop.
@@ -188,6 +192,7 @@ impl Worker {
     pub fn turn(&mut self, now_ns: u64) -> bool {
         self.now_ns = now_ns;
         self.parts.counters.turns.add(1);
+        self.take_change(now_ns);
         self.reap();
         // Before any work: an empty fill ring makes the kernel drop packets of every class.
         self.parts.port.refill();
@@ -440,7 +445,7 @@ impl Worker {
         let replies = lanes
             .iter()
             .any(|lane| matches!(&lane.handoff, Handoff::Embedded(exchange) if exchange.has_replies()));
-        if !replies {
+        if !replies && !self.parts.changes.is_waiting() {
             let due_ns = self.due_in_ns().map_or(longest_ns, |due_ns| due_ns.min(longest_ns));
             self.parts.counters.sleeps.add(1);
             let mut others = ArrayVec::<_, 3>::from_iter([self.parts.wake.as_fd()]);

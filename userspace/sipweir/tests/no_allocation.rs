@@ -6,9 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use sip::{Class, Method};
-use sipweir::config::{Peer, Reply};
+use sipweir::config::{Monitored, Peer, Reply};
 use sipweir::counters::Outcome;
-use support::{Bench, MS, NEW, REJECT, Setup, request};
+use support::{Bench, MS, NEW, REJECT, Setup, change, request};
 
 struct Counting;
 
@@ -254,5 +254,25 @@ fn an_embedded_hand_off_allocates_nothing_at_the_worker() {
         if bench.lane.waiting.get() > 200 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+    }
+}
+
+#[test]
+fn to_go_on_by_another_configuration_allocates_nothing() {
+    let mut bench = Bench::new(&Setup::default());
+    let reply = Reply { code: 480, rate: 1000, per_destination: 1, ..Reply::default() };
+    let setups = [
+        Setup { reply, max_wait_ns: 300 * MS, monitored: Monitored::ALL, ..Setup::default() },
+        Setup::default(),
+    ];
+    for setup in setups.iter().cycle().take(10) {
+        bench.changes.put(change(setup, &bench.arrivals, bench.now_ns));
+        bench.now_ns += MS;
+        let (now_ns, worker) = (bench.now_ns, &mut bench.worker);
+        let allocated = allocations(|| {
+            std::hint::black_box(worker.turn(now_ns));
+        });
+        assert_eq!(allocated, 0);
+        assert!(bench.changes.taken().is_some(), "it was taken, and what it replaced is freed here");
     }
 }

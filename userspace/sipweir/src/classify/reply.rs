@@ -12,7 +12,7 @@ use sip::{ControlGiven, Seed, Services};
 
 use super::FRAME_BYTES_MAX;
 use crate::config::{Config, Gate, Reply};
-use crate::reply_policy::ReplyPolicy;
+use crate::reply_policy::{ReplyPolicy, ReplyRules};
 
 /// A reply, or the reason for none.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -58,12 +58,14 @@ impl Replies {
                 .service
                 .values()
                 .flat_map(|service| {
-                    let policy = (ReplyPolicy::of_service(service, 0, 0), word(&service.gate));
+                    let policy =
+                        (ReplyPolicy::new(ReplyRules::of_service(service), 0, 0), word(&service.gate));
                     std::iter::repeat_n(policy, service.listen.0.len())
                 })
                 .collect(),
             None => {
-                let policy = (ReplyPolicy::new(&Reply::default(), 0, 0), word(&Gate::default()));
+                let policy =
+                    (ReplyPolicy::new(ReplyRules::new(&Reply::default()), 0, 0), word(&Gate::default()));
                 vec![policy; endpoints.len()]
             }
         };

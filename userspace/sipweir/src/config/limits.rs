@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 use super::Rate;
 use crate::limits::{Cap, Caps};
@@ -15,7 +15,7 @@ use crate::prefix::Prefix;
 /// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
 /// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and
 /// never refused; below capacity nothing is lost by it.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Limits {
     /// BYE, PRACK and requests with a To tag. Default 60 % of the rate, above which those of calls that were admitted
@@ -74,7 +74,7 @@ impl Limits {
 
 /// What differs for the sources of one network; what is `None` is as for all others. The table is read by what `remote`
 /// derives, and the word `"off"` by hand.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, Serialize)]
 #[serde(remote = "Self", default)]
 pub struct PeerLimits {
     /// As in [`Limits`], and so are the others.

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Lists of sources by network. Files have a network (`203.0.113.0/24`, `2001:db8::/32`, one address) a line, then, if it is to
 /// end, the time as in RFC 3339 (`2026-12-31T23:59:59Z`); a `#` begins a comment.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Lists {
     /// Files of denied networks: what comes from them to a service is dropped in the XDP program. None by default.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
 
 /// Metrics in OpenMetrics; without the table nobody can scrape them.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Metrics {
     /// Where they are served over HTTP: `"127.0.0.1:9464"`, `"[::1]:9464"`, or `"unix:/run/sipweir/metrics.sock"`.
     pub listen: MetricsListen,

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 /// What differs for a peer; what is `None` is as for all others. The table is read by what `remote` derives, and a mere
 /// code by hand.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(remote = "Self", default)]
 pub struct Peer {
     /// Status code, or 0 for silence.

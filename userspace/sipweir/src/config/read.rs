@@ -69,7 +69,10 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     let file = path.display().to_string();
     let text =
         std::fs::read_to_string(path).map_err(|source| ConfigError::File { file: file.clone(), source })?;
-    parse(&file, &text)
+    let mut config = parse(&file, &text)?;
+    // Without a working directory the path stands as it was given.
+    config.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    Ok(config)
 }
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {

@@ -4,6 +4,8 @@
 //! To add a request: an arm of [`Request`] here, with the type of its answer in its sentence; an arm of `run/requests.rs`
 //! that answers it; a command that calls [`super::ask`]. A change goes through the lock there.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -16,6 +18,15 @@ pub const REQUEST_BYTES_MAX: usize = 4096;
 pub enum Request {
     /// What the instance does: a [`crate::status::Status`].
     Status {},
+    /// Take over a changed configuration, or say what that would change: a [`crate::reload::Reloaded`].
+    Reload {
+        /// Absolute; by default the file of the start.
+        #[serde(default)]
+        config: Option<PathBuf>,
+        /// Change nothing.
+        #[serde(default)]
+        check: bool,
+    },
 }
 
 /// Why a line is no request.
@@ -74,6 +85,10 @@ mod tests {
             assert_eq!(Request::parse(line.as_bytes()).expect(line), Request::Status {}, "{line}");
         }
         assert_eq!(Request::Status {}.line().expect("short"), b"{\"request\":\"status\"}\n");
+        let reload = Request::Reload { config: None, check: false };
+        assert_eq!(Request::parse(b"reload").expect("arguments have defaults"), reload);
+        let check = Request::Reload { config: Some("/etc/x.toml".into()), check: true };
+        assert_eq!(Request::parse(&check.line().expect("short")).expect("its own line"), check);
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::config::Config;
+use crate::config::{Config, keys};
 
 const HEAD: &str = "\
 # Configuration
 
 A TOML file. `sipweir check FILE` names everything that is wrong with one; unknown keys are refused. [example.toml](example.toml)
 has every key with its default, ready to be changed; it is what the Debian package installs as `/etc/sipweir/sipweir.toml`.
+
+*takes*: what it takes for a changed key to hold, a `sipweir reload` or a restart ([operations.md](operations.md#reload) says why).
 
 This page is made from the types in `userspace/sipweir/src/config.rs` (`cargo xtask docs`), and a test compares the two. A
 default of – means: none.
@@ -26,12 +28,32 @@ pub fn page() -> String {
     page.out
 }
 
+/// Every key, with `NAME` for that of a service.
+#[cfg(test)]
+pub(crate) fn keys() -> Vec<String> {
+    let schema = schemars::schema_for!(Config).to_value();
+    let page = Page { out: String::new(), definitions: schema.get("$defs").cloned().unwrap_or_default() };
+    let mut keys = Vec::new();
+    page.keys_below("", &schema, &mut keys);
+    keys
+}
+
 struct Page {
     out: String,
     definitions: Value,
 }
 
 impl Page {
+    #[cfg(test)]
+    fn keys_below(&self, path: &str, node: &Value, keys: &mut Vec<String>) {
+        for (key, property) in node["properties"].as_object().into_iter().flatten() {
+            match self.table_of(property) {
+                Some((is_map, inner)) => self.keys_below(&below(path, key, is_map), &inner, keys),
+                None => keys.push(below(path, key, false)),
+            }
+        }
+    }
+
     /// One table of the file, and then those below it.
     fn table(&mut self, path: &str, node: &Value) {
         let none = Map::new();
@@ -42,7 +64,7 @@ impl Page {
         // Writing to a String cannot fail.
         let _ok = writeln!(self.out, "\n## {title}\n\n{}", prose(node));
         if !keys.is_empty() {
-            self.out += "\n| key | value | default | what it is, and why |\n|---|---|---|---|\n";
+            self.out += "\n| key | value | default | takes | what it is, and why |\n|---|---|---|---|---|\n";
         }
         let required: Vec<&str> =
             node["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -53,13 +75,16 @@ impl Page {
                 value => format!("`{value}`"),
             };
             let (value, choices) = self.value(property);
-            let _ok = writeln!(self.out, "| `{key}` | {value} | {default} | {}{choices} |", prose(property));
+            let takes = keys::reload_of(&below(path, key, false)).map_or("restart", keys::Reload::name);
+            let _ok = writeln!(
+                self.out,
+                "| `{key}` | {value} | {default} | {takes} | {}{choices} |",
+                prose(property)
+            );
         }
         for (key, property) in tables {
             let (is_map, inner) = self.table_of(property).unwrap_or_default();
-            let name = if is_map { format!("{key}.NAME") } else { key.clone() };
-            let path = if path.is_empty() { name } else { format!("{path}.{name}") };
-            self.table(&path, &inner);
+            self.table(&below(path, key, is_map), &inner);
         }
     }
 
@@ -111,6 +136,12 @@ impl Page {
     }
 }
 
+/// The path of what is below a table.
+fn below(path: &str, key: &str, is_map: bool) -> String {
+    let name = if is_map { format!("{key}.NAME") } else { key.to_owned() };
+    if path.is_empty() { name } else { format!("{path}.{name}") }
+}
+
 /// A comment as one line of a table.
 fn prose(node: &Value) -> String {
     let text = node["description"].as_str().unwrap_or_default();
@@ -139,7 +170,7 @@ mod tests {
             .collect();
         assert!(rows.len() > 50, "{}", rows.len());
         for row in &rows {
-            assert_eq!(row.len(), 4, "{row:?}");
+            assert_eq!(row.len(), 5, "{row:?}");
             assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
         }
         let example = include_str!("../../../../docs/example.toml");

@@ -33,6 +33,11 @@ impl Door {
         Ok(self.program.set_local_addresses(addresses.iter().collect())?)
     }
 
+    /// Tells the program which services are only watched: their datagrams are not for us.
+    pub(super) fn change(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        Ok(self.program.change(settings)?)
+    }
+
     /// Opens the sockets for the worker and enters them into the program's map.
     pub(super) fn sockets(
         &self,

@@ -8,21 +8,22 @@ use std::sync::Arc;
 use afxdp::{CopyMode, FrameBudget, MappedWords, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
-    AdmittedCalls, AnyGate, CallQueue, Credit, CreditConfig, GateConfig, GateTimes, HystereticConfig,
-    QueueCapacity, RandomConfig, RateConfig, VirtualQueue,
+    AdmittedCalls, AnyGate, CallQueue, ConfigError, Credit, CreditConfig, GateConfig, GateTimes,
+    HystereticConfig, QueueCapacity, RandomConfig, RateConfig, VirtualQueue,
 };
 use sip::{Class, TransactionKey};
 use xdp_prog::LINK_ADDRESSES_MAX;
 
+use crate::change::LaneChange;
 use crate::config::{Config, Frames, GateKind, HandoffKind, Monitored, NotSip, Service, Taken};
 use crate::counters::LaneCounters;
 use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
 use crate::lane::Lane;
-use crate::limits::SourceLimits;
+use crate::limits::{CapTable, SourceLimits};
 use crate::monitor::Monitor;
 use crate::netdev::Stack;
-use crate::reply_policy::ReplyPolicy;
+use crate::reply_policy::{ReplyPolicy, ReplyRules};
 use crate::{clock, sock_diag};
 
 /// Retries of a bind that finds the queue busy: a socket that was just closed lets go asynchronously.
@@ -110,31 +111,12 @@ impl Plan {
             );
             link_addresses.truncate(LINK_ADDRESSES_MAX);
         }
-        let services = config.service.values().flat_map(|service| {
-            service.listen.0.iter().map(|(ip, port)| xdp_prog::ServiceAddress {
-                ip: *ip,
-                port: *port,
-                reply_owed: ReplyPolicy::of_service(service, 0, 0).answers_anybody(),
-            })
-        });
-        let is_monitored = config
-            .service
-            .values()
-            .flat_map(|service| std::iter::repeat_n(service.monitored().is_all(), service.listen.0.len()));
-        let monitored = (0..).zip(is_monitored).fold(0, |bits, (number, is)| bits | u64::from(is) << number);
-        let is_partly = config.service.values().flat_map(|service| {
-            let monitored = service.monitored();
-            let is_partly = monitored != Monitored::NONE && !monitored.is_all();
-            std::iter::repeat_n(is_partly, service.listen.0.len())
-        });
-        let monitored_partly =
-            (0..).zip(is_partly).fold(0, |bits, (number, is)| bits | u64::from(is) << number);
         let single_ring = config.service.values().all(|service| service.gate.kind == GateKind::Fifo);
         xdp_prog::Settings {
             hash_key: xdp_prog::HashKey(Box::new(*key.words())),
-            services: services.collect(),
-            monitored,
-            monitored_partly,
+            services: addresses(config),
+            monitored: monitored(config),
+            monitored_partly: monitored_partly(config),
             list_room: config.lists.room,
             max_frame_len: self.port.umem.packet_len_max(),
             link_addresses: (config.xdp.link_addresses != Taken::Any).then_some(link_addresses),
@@ -148,6 +130,19 @@ impl Plan {
             emergency_numbers: config.privileges.number_keys(),
             probers: config.privileges.networks(),
             transaction_buckets: if single_ring { 0 } else { config.transactions.buckets() },
+        }
+    }
+
+    /// The settings of a changed configuration: what the running program can be told is new, the rest as it was.
+    pub(super) fn change_settings(before: &xdp_prog::Settings, config: &Config) -> xdp_prog::Settings {
+        xdp_prog::Settings {
+            services: addresses(config),
+            monitored: monitored(config),
+            monitored_partly: monitored_partly(config),
+            not_sip_drop: config.xdp.not_sip == NotSip::Drop,
+            emergency_numbers: config.privileges.number_keys(),
+            probers: config.privileges.networks(),
+            ..before.clone()
         }
     }
 
@@ -208,7 +203,7 @@ impl Plan {
     }
 
     /// The line that would wait, if originals of a service are only watched. `lane` is its number.
-    pub(super) fn monitor(
+    fn monitor(
         &self,
         lane: usize,
         service: &Service,
@@ -222,15 +217,15 @@ impl Plan {
         is_watched.then(|| Monitor::new(Arc::clone(words), numbers, rx_queue, queue))
     }
 
-    pub(super) fn lane(
+    /// What of a lane can change while it runs, as the configuration wants it. `lane` is its number.
+    pub(super) fn change(
         &self,
+        lane: usize,
         name: &str,
         service: &Service,
-        handoff: Handoff,
-        monitor: Option<Monitor>,
-    ) -> anyhow::Result<Lane> {
-        let now_ns = clock::now();
-        let rate = self.first_rate(service);
+        arrivals: &Arc<MappedWords>,
+        rx_queue: u32,
+    ) -> anyhow::Result<LaneChange> {
         let credit = CreditConfig {
             target_messages: match service.handoff {
                 HandoffKind::Kernel => service.server.queue_target,
@@ -240,9 +235,25 @@ impl Plan {
             // An embedded processor is its worker's own.
             workers: if service.handoff == HandoffKind::Kernel { self.queues } else { 1 },
             only_monitors: service.monitored().has(Class::Original),
-            rate,
+            rate: self.first_rate(service),
         };
-        let gate = self.any_gate(name, service)?;
+        ConfigError::check(credit.check()).with_context(|| format!("service.{name}.server"))?;
+        Ok(LaneChange {
+            gate: self.any_gate(name, service)?,
+            credit,
+            reply: ReplyRules::of_service(service),
+            caps: CapTable::new(service.limits.caps(), service.limits.caps_of_peers()),
+            max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },
+            copy_wait_ns: service.max_wait.nanos(),
+            monitored: service.monitored(),
+            monitor: self.monitor(lane, service, arrivals, rx_queue),
+        })
+    }
+
+    /// A lane that begins by this configuration.
+    pub(super) fn lane(&self, name: &str, handoff: Handoff, begin: LaneChange) -> anyhow::Result<Lane> {
+        let now_ns = clock::now();
+        let LaneChange { gate, credit, reply, caps, max_wait_ns, copy_wait_ns, monitored, monitor } = begin;
         let discipline = overload::Gate::discipline(&gate);
         let capacity = QueueCapacity { control: CONTROL_PLACES, new: self.new_places, copy: COPY_PLACES };
         Ok(Lane {
@@ -253,18 +264,48 @@ impl Plan {
             credit: Credit::new(credit, now_ns).with_context(|| format!("service.{name}.server"))?,
             handoff,
             mix: overload::Mix::default(),
-            reply: ReplyPolicy::of_service(service, clock::epoch(), now_ns),
+            reply: ReplyPolicy::new(reply, clock::epoch(), now_ns),
             inquiry: overload::Inquiry::default(),
-            limits: SourceLimits::new(service.limits.caps(), service.limits.caps_of_peers()),
+            limits: SourceLimits::new(caps),
             calls: AdmittedCalls::default(),
-            max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },
-            copy_wait_ns: service.max_wait.nanos(),
+            max_wait_ns,
+            copy_wait_ns,
             counters: Arc::new(LaneCounters::default()),
-            monitored: service.monitored(),
+            monitored,
             monitor,
             looked_ns: 0,
         })
     }
+}
+
+/// The addresses of all services, in the order of their numbers.
+fn addresses(config: &Config) -> Vec<xdp_prog::ServiceAddress> {
+    let of_service = |service: &Service| {
+        let reply_owed = ReplyRules::of_service(service).answers_anybody();
+        let addresses = service.listen.0.iter();
+        let addresses =
+            addresses.map(|(ip, port)| xdp_prog::ServiceAddress { ip: *ip, port: *port, reply_owed });
+        addresses.collect::<Vec<_>>()
+    };
+    config.service.values().flat_map(of_service).collect()
+}
+
+/// One bit for each address of the services that are only watched.
+fn monitored(config: &Config) -> u64 {
+    bits_of(config, Monitored::is_all)
+}
+
+/// One bit for each address of the services of which some classes are only watched.
+fn monitored_partly(config: &Config) -> u64 {
+    bits_of(config, |monitored| monitored != Monitored::NONE && !monitored.is_all())
+}
+
+fn bits_of(config: &Config, is: impl Fn(Monitored) -> bool) -> u64 {
+    let of_service = |service: &Service| {
+        let (is, addresses) = (is(service.monitored()), service.listen.0.len());
+        std::iter::repeat_n(is, addresses)
+    };
+    (0..).zip(config.service.values().flat_map(of_service)).fold(0, |bits, (n, is)| bits | u64::from(is) << n)
 }
 
 fn port_config(frames: &Frames, zero_copy: bool) -> PortConfig {

@@ -9,6 +9,14 @@ pub(super) fn ready(interface: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(&format!("guarding {interface}"))]);
 }
 
+/// Tells that a changed configuration is being taken over; [`ready`] follows.
+pub(super) fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::warn!(%error, "cannot tell the service manager about the reload"),
+    }
+}
+
 /// Tells that the end has begun.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);

@@ -11,6 +11,7 @@ fn worker(queue: u32, run: impl FnOnce() -> u32 + Send + 'static) -> Running {
         thread: std::thread::spawn(run),
         wake: Arc::new(super::Wake::new().expect("eventfd")),
         letters: Arc::default(),
+        changes: Arc::default(),
         queue,
         core: 0,
         counters: Arc::default(),

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use sip::{Class, Reason, Verdict};
 
+use super::current::Current;
 use super::programs::Program;
 use crate::capture;
-use crate::config::Service;
 use crate::counters::{LaneCounters, WorkerCounters, wait_bounds_s};
 use crate::netdev::Traffic;
 use crate::status;
@@ -23,7 +23,9 @@ pub(super) struct View {
     /// By which the kernel knows it.
     pub(super) ifindex: u32,
     pub(super) mode: status::Mode,
-    pub(super) services: Vec<(String, Service, Vec<Arc<LaneCounters>>)>,
+    pub(super) current: Arc<Current>,
+    /// By name, in the order of the configuration, of which a reload changes neither.
+    pub(super) services: Vec<(String, Vec<Arc<LaneCounters>>)>,
     pub(super) workers: Vec<(u32, usize, Arc<WorkerCounters>)>,
     pub(super) counters: xdp_prog::CounterReader,
     /// What would have been done with packets that are only watched.
@@ -44,6 +46,7 @@ impl View {
     }
 
     pub(super) fn read(&self) -> status::Status {
+        let config = self.current.get();
         status::Status {
             format: status::FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -53,7 +56,8 @@ impl View {
             services: self
                 .services
                 .iter()
-                .map(|(name, service, lanes)| {
+                .zip(config.service.values())
+                .map(|((name, lanes), service)| {
                     let listen = service.listen.to_strings();
                     (
                         name.clone(),

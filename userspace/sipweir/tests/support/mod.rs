@@ -21,17 +21,18 @@ use overload::{
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use sip::{Class, Marker, Method, Seed, Services, TransactionKey};
 use sipweir::capture::Outlet;
+use sipweir::change::{ChangeBox, LaneChange, WorkerChange};
 use sipweir::config::{Monitored, Reply};
 use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::Lane;
-use sipweir::limits::{Cap, Caps, SourceLimits};
+use sipweir::limits::{Cap, CapTable, Caps, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::monitor::Monitor;
 use sipweir::prefix::Prefix;
 use sipweir::privileged::Privileged;
-use sipweir::reply_policy::ReplyPolicy;
+use sipweir::reply_policy::{ReplyPolicy, ReplyRules};
 use sipweir::side_door::SideDoor;
 use sipweir::transactions::{Memory, Transactions};
 use sipweir::wake::Wake;
@@ -86,6 +87,7 @@ pub struct Bench {
     pub served: Arc<MappedWords>,
     pub arrivals: Arc<MappedWords>,
     pub stop: Arc<AtomicBool>,
+    pub changes: Arc<ChangeBox>,
     /// The other end of the export, until a test takes it.
     pub outlet: Option<Outlet>,
     pub now_ns: u64,
@@ -144,6 +146,29 @@ pub fn words(words: usize) -> Arc<MappedWords> {
     Arc::new(MappedWords::map(std::os::fd::AsFd::as_fd(&fd), words).expect("map"))
 }
 
+/// What makes a worker of another set-up go on by this one.
+pub fn change(setup: &Setup, arrivals: &Arc<MappedWords>, now_ns: u64) -> WorkerChange {
+    let rate = RateConfig { initial_per_s: setup.rate_per_s, ..RateConfig::default() };
+    let watched = setup.monitored.has(Class::Original);
+    let line = || Monitor::new(Arc::clone(arrivals), 0..2, 0, VirtualQueue::new(rate, now_ns));
+    let lane = LaneChange {
+        gate: AnyGate::new(&setup.gate, 2000, setup.rate_per_s).expect("gate"),
+        credit: CreditConfig {
+            target_messages: setup.queue_target,
+            down_after_ns: 100 * MS,
+            rate,
+            ..CreditConfig::default()
+        },
+        reply: ReplyRules::new(&setup.reply),
+        caps: CapTable::new(setup.caps, setup.peer_caps.iter().copied()),
+        max_wait_ns: setup.max_wait_ns,
+        copy_wait_ns: 400 * MS,
+        monitored: setup.monitored,
+        monitor: watched.then(line),
+    };
+    WorkerChange { lanes: vec![lane], privileged: Privileged::default(), spin: true, drop_not_sip: false }
+}
+
 impl Bench {
     pub fn new(setup: &Setup) -> Self {
         let server = FakeServer::default();
@@ -198,9 +223,9 @@ impl Bench {
             credit: Credit::new(credit, now_ns).expect("credit"),
             handoff,
             mix: overload::Mix::default(),
-            reply: ReplyPolicy::new(&setup.reply, 0, now_ns),
+            reply: ReplyPolicy::new(ReplyRules::new(&setup.reply), 0, now_ns),
             inquiry: overload::Inquiry::default(),
-            limits: SourceLimits::new(setup.caps, setup.peer_caps.iter().copied()),
+            limits: SourceLimits::new(CapTable::new(setup.caps, setup.peer_caps.iter().copied())),
             calls: overload::AdmittedCalls::default(),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,
@@ -217,6 +242,7 @@ impl Bench {
         let served = words(128 * GENERATIONS);
         let stop = Arc::new(AtomicBool::new(false));
         let letters = Arc::new(LetterBox::default());
+        let changes = Arc::new(ChangeBox::default());
         let counters = Arc::new(WorkerCounters::default());
         let egress_end = Egress::new(egress_port, tx.tx_ring_size, [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8]);
         let (side_door, egress_end) = match door {
@@ -240,6 +266,7 @@ impl Bench {
             privileged: Privileged::default(),
             local: setup.local.clone(),
             letters: Arc::clone(&letters),
+            changes: Arc::clone(&changes),
             wake: Arc::new(Wake::new().expect("eventfd")),
             stop: Arc::clone(&stop),
             spin: true,
@@ -260,6 +287,7 @@ impl Bench {
             served,
             arrivals,
             stop,
+            changes,
             outlet,
             now_ns,
         }
