@@ -45,6 +45,12 @@ fn assert_no_thread_has_capabilities(pid: u32) {
     }
 }
 
+/// Whether a log warns of anything but a server that is missing: the log is written four times a second, and whether it finds the
+/// server missing, or down already, is chance.
+fn warns(log: &str) -> bool {
+    log.lines().any(|line| line.contains("WARN") && !line.contains("no socket on the guarded port"))
+}
+
 /// The process that removes the hand-off device of the instance.
 #[track_caller]
 fn janitor_of(pid: u32) -> u32 {
@@ -82,7 +88,7 @@ fn no_thread_has_a_capability_and_traffic_flows_through_restart_and_link_down() 
     assert_eq!(completed(&topology), 25);
     assert!(kernel_packets(&sipweir.status(), Some("undecided")) >= before + 25);
     assert_no_thread_has_capabilities(sipweir.id());
-    assert!(!sipweir.log().contains("WARN"), "{}", sipweir.log());
+    assert!(!warns(&sipweir.log()), "{}", sipweir.log());
     end(sipweir, &topology);
 }
 
@@ -236,7 +242,7 @@ fn as_its_unit_file_starts_it_everything_works_and_the_manager_is_told() {
     wait_until("the manager hears of the end", Duration::from_secs(5), || unit.hear().contains("STOPPING=1"));
     let status = unit.child.wait().expect("its end");
     assert!(status.success(), "{status}: {}", unit.said());
-    assert!(!unit.said().contains("WARN"), "{}", unit.said());
+    assert!(!warns(&unit.said()), "{}", unit.said());
     assert_nothing_left(&topology);
 }
 
