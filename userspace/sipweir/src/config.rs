@@ -18,7 +18,7 @@ mod read;
 mod value;
 
 pub use capture::{Capture, Collector};
-pub use limits::{Limits, PeerLimits};
+pub use limits::{LimitKey, Limits, PeerLimits};
 pub use lists::Lists;
 pub use metrics::{Metrics, MetricsListen};
 pub use monitor::{MonitorClasses, Monitored, ServiceMode};

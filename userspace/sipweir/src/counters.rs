@@ -26,7 +26,9 @@ pub enum Outcome {
     RejectedLate,
     /// The server has no socket; an answer was sent.
     RejectedServerDown,
-    /// Shed like the three above, without an answer since the configuration wants none for this peer. So are all the
+    /// Above the cap of its source on originals; an answer was sent.
+    RejectedAboveCap,
+    /// Shed like the four above, without an answer since the configuration wants none for this peer. So are all the
     /// `Silent…` that follow, each for its own reason.
     SilentByChoice,
     /// Via, From, To, Call-ID or CSeq is missing: no client could match an answer.
@@ -70,11 +72,12 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in numeric order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::HandedOver,
         Self::Rejected,
         Self::RejectedLate,
         Self::RejectedServerDown,
+        Self::RejectedAboveCap,
         Self::SilentByChoice,
         Self::SilentMissingHeader,
         Self::SilentNoDestination,
@@ -104,6 +107,7 @@ impl Outcome {
             Self::Rejected => "rejected",
             Self::RejectedLate => "rejected_late",
             Self::RejectedServerDown => "rejected_server_down",
+            Self::RejectedAboveCap => "rejected_above_cap",
             Self::SilentByChoice => "silent_by_choice",
             Self::SilentMissingHeader => "silent_missing_header",
             Self::SilentNoDestination => "silent_no_destination",
@@ -146,6 +150,7 @@ impl Outcome {
             Self::Rejected
             | Self::RejectedLate
             | Self::RejectedServerDown
+            | Self::RejectedAboveCap
             | Self::SilentByChoice
             | Self::SilentMissingHeader
             | Self::SilentNoDestination

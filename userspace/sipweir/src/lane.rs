@@ -181,6 +181,15 @@ impl Lane {
         self.limits.take(seed, message.class, message.datagram.source.ip(), tokens, rate_per_s, now_ns)
     }
 
+    /// Whether an original is within the cap of its source. One queue for all knows no caps.
+    pub fn is_original_within_cap(&mut self, seed: &Seed, message: &Waiting, now_ns: u64) -> bool {
+        if self.gate.discipline() == overload::Discipline::Fifo {
+            return true;
+        }
+        let rate_per_s = self.service_rate_per_s();
+        self.limits.take_original(seed, message.datagram.source.ip(), rate_per_s, now_ns)
+    }
+
     /// Whether the call of a message that is above the cap of its source was admitted, and may bring one more.
     pub fn is_of_admitted_call(&mut self, call_key: u64, now_ns: u64) -> bool {
         let messages = 1 + self.queue.surplus_of(call_key);

@@ -334,3 +334,51 @@ fn case_47_a_pbx_that_asks_for_each_extension_keeps_its_privilege_under_caps_of_
     assert_eq!(order.len(), 241, "below capacity nobody loses anything");
     bench.assert_conserved();
 }
+
+#[test]
+fn originals_above_the_cap_of_their_source_are_refused_and_a_copy_takes_and_loses_nothing() {
+    let caps = Caps { original: Cap::PerSecond(2.0), ..OFF };
+    let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
+    let outcome = |bench: &Bench, class, outcome| bench.lane.outcome_of(class, outcome);
+    let send = |bench: &mut Bench, source, call: &str| {
+        bench.deliver_from(source, &request("INVITE", URI, call)).expect("delivered");
+        bench.turn_after(MS);
+        (bench.at_server().len(), bench.replies())
+    };
+    let (one, other) = ([203, 0, 113, 1], [203, 0, 113, 2]);
+    for call in ["c1", "c2"] {
+        assert_eq!(send(&mut bench, one, call), (1, vec![]), "{call}");
+    }
+    let (at_server, refusals) = send(&mut bench, one, "c3");
+    assert_eq!((at_server, refusals.len()), (0, 1));
+    assert!(refusals[0].contains("SIP/2.0 503 "), "{}", refusals[0]);
+    // The copies of an admitted one go to the server however many its source sends; those of a refused one get the same answer.
+    for copy in 1..=3 {
+        assert_eq!(send(&mut bench, one, "c1"), (1, vec![]), "copy {copy}");
+        assert_eq!(send(&mut bench, one, "c3"), (0, refusals.clone()), "copy {copy}");
+    }
+    assert_eq!(send(&mut bench, other, "c4"), (1, vec![]), "another source");
+    assert_eq!(outcome(&bench, Class::Original, Outcome::RejectedAboveCap), 1);
+    assert_eq!(outcome(&bench, Class::Original, Outcome::HandedOver), 3);
+    // Half a second later it has one again, for all that came in between.
+    bench.turn_after(500 * MS);
+    assert_eq!(send(&mut bench, one, "c5").0, 1);
+    assert_eq!(send(&mut bench, one, "c6").0, 0);
+    bench.turn_after(MS);
+    bench.assert_conserved();
+}
+
+#[test]
+fn what_is_no_original_knows_no_cap_of_originals() {
+    let caps = Caps { original: ONE, ..OFF };
+    let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
+    let mut given = 0;
+    for n in 0..100 {
+        let (method, uri) = [("BYE", URI), ("ACK", URI), ("INVITE", "urn:service:sos")][n % 3];
+        bench.deliver(&request(method, uri, &format!("c{n}"))).expect("delivered");
+        bench.turn_after(2 * MS);
+        given += bench.at_server().len();
+    }
+    assert_eq!(given, 100);
+    bench.assert_conserved();
+}

@@ -227,7 +227,13 @@ impl Case {
         assert!(lane.received_total() + counters.bad_metadata.get() <= tally.delivered);
         assert_eq!(counters.bad_descriptors.get(), 0);
         let of = |outcome| Class::ALL.iter().map(|class| lane.outcome_of(*class, outcome)).sum::<u64>();
-        let answered = of(Outcome::Rejected) + of(Outcome::RejectedLate) + of(Outcome::RejectedServerDown);
+        let answers = [
+            Outcome::Rejected,
+            Outcome::RejectedLate,
+            Outcome::RejectedServerDown,
+            Outcome::RejectedAboveCap,
+        ];
+        let answered: u64 = answers.into_iter().map(of).sum();
         assert_eq!(counters.replies_sent.get(), answered, "each answer belongs to one outcome");
         assert!(tally.at_server <= of(Outcome::HandedOver) && tally.replies <= answered, "{tally:?}");
         if drain {

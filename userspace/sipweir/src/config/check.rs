@@ -247,6 +247,13 @@ fn reply(path: &str, reply: &Reply, whole: bool, report: &mut impl FnMut(String,
 
 fn limits(path: &str, limits: &Limits, whole: bool, report: &mut impl FnMut(String, String)) {
     networks(path, limits.peers.keys(), report);
+    for (key, bits, most) in
+        [("ipv4_source_bits", limits.ipv4_source_bits, 32), ("ipv6_source_bits", limits.ipv6_source_bits, 64)]
+    {
+        if bits > most {
+            report(format!("{path}.{key}"), format!("{bits} is not between 0 and {most}"));
+        }
+    }
     for (text, _) in limits.peers.iter().filter(|(_, peer)| whole && **peer == PeerLimits::default()) {
         report(peer_key(path, text), "none of the caps: nothing differs".into());
     }

@@ -1,4 +1,6 @@
-//! Caps on privileged messages, for all sources and for those of one network.
+//! Caps on what a source may send, for all sources and for those of one network.
+
+mod change;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +10,15 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+pub use change::LimitKey;
+
 use super::Rate;
-use crate::limits::{Cap, Caps};
+use crate::limits::{Cap, CapTable, Caps, SourceBits};
 use crate::prefix::Prefix;
 
-/// Caps on privileged messages, per source address (IPv6: per /64) and worker: a count per second (`200`), a share of
-/// the messages that the server is measured to serve (`"70%"`), or `"off"`. What is above is handed over last, and
-/// never refused; below capacity nothing is lost by it.
+/// Caps on what a source may send, at each worker: a count per second (`200`), a share of the messages that the server is
+/// measured to serve (`"70%"`), or `"off"`. Of messages with privilege, what is above is handed over last, and never refused;
+/// below capacity nothing is lost by it. Originals above their cap are refused with an answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Limits {
@@ -32,8 +36,17 @@ pub struct Limits {
     pub prober_per_source: Rate,
     /// All of these together, as far as they have a cap. Default 60 % of the rate.
     pub total_per_source: Rate,
+    /// Originals: requests that begin something, each counted once however often it is sent. Above it they get the answer of
+    /// `reply`, and their copies the same. A count, or a share of the originals that the server is measured to serve; a second's
+    /// worth at once. Default off: a proxy, a trunk or a NAT is one source and may carry all calls.
+    pub original_per_source: Rate,
+    /// Bits of an IPv4 address that make a source, up to 32, the default.
+    pub ipv4_source_bits: u8,
+    /// The same of IPv6, up to 64, the default: a host may take any address within.
+    pub ipv6_source_bits: u8,
     /// Other caps for the sources of some networks, such as a PBX that asks for each of its extensions; the longest
-    /// prefix wins. None by default. IPv6 networks longer than a /64 are one source each.
+    /// prefix wins. None by default. IPv6 networks longer than
+    /// `ipv6_source_bits` are one source each.
     pub peers: BTreeMap<String, PeerLimits>,
 }
 
@@ -46,6 +59,9 @@ impl Default for Limits {
             emergency_per_source: Rate(Cap::Share(0.5)),
             prober_per_source: Rate(Cap::PerSecond(10.0)),
             total_per_source: Rate(Cap::Share(0.6)),
+            original_per_source: Rate(Cap::Off),
+            ipv4_source_bits: 32,
+            ipv6_source_bits: 64,
             peers: BTreeMap::new(),
         }
     }
@@ -62,7 +78,15 @@ impl Limits {
             emergency: self.emergency_per_source.0,
             prober: self.prober_per_source.0,
             total: self.total_per_source.0,
+            original: self.original_per_source.0,
         }
+    }
+
+    /// What the workers go by.
+    #[must_use]
+    pub fn table(&self) -> CapTable {
+        let bits = SourceBits { ipv4: self.ipv4_source_bits, ipv6: self.ipv6_source_bits };
+        CapTable::new(self.caps(), self.caps_of_peers(), bits)
     }
 
     /// All caps of those who are, by network. Prefixes that are none, which `check` has reported, are left out.
@@ -89,6 +113,8 @@ pub struct PeerLimits {
     pub prober_per_source: Option<Rate>,
     /// All together.
     pub total_per_source: Option<Rate>,
+    /// Originals.
+    pub original_per_source: Option<Rate>,
 }
 
 impl PeerLimits {
@@ -102,6 +128,7 @@ impl PeerLimits {
             emergency_per_source: off,
             prober_per_source: off,
             total_per_source: off,
+            original_per_source: off,
         }
     };
 
@@ -116,6 +143,7 @@ impl PeerLimits {
             emergency: cap(self.emergency_per_source, others.emergency),
             prober: cap(self.prober_per_source, others.prober),
             total: cap(self.total_per_source, others.total),
+            original: cap(self.original_per_source, others.original),
         }
     }
 }
@@ -173,9 +201,23 @@ mod tests {
         assert_eq!((caps.prober, caps.in_dialog), (Cap::PerSecond(200.0), Cap::Share(0.9)));
         assert_eq!((caps.control, caps.total), (Cap::PerSecond(300.0), Cap::Share(0.6)), "as all others");
         let off = peers.find("2001:db8::7".parse().expect("address")).expect("a peer");
-        let Caps { in_dialog, control, responses, emergency, prober, total } = off;
-        assert_eq!([in_dialog, control, responses, emergency, prober, total], [Cap::Off; 6]);
+        let Caps { in_dialog, control, responses, emergency, prober, total, original } = off;
+        assert_eq!([in_dialog, control, responses, emergency, prober, total, original], [Cap::Off; 7]);
         assert_eq!(peers.find([192, 0, 2, 15].into()), None);
+    }
+
+    #[test]
+    fn originals_have_no_cap_unless_it_is_set_and_a_source_has_its_bits() {
+        let limits = |lines: &str| {
+            let text = format!("{LEAST}[service.main.limits]\n{lines}");
+            Config::parse("test.toml", &text).expect("valid").service["main"].limits.clone()
+        };
+        assert_eq!(limits("").caps().original, Cap::Off);
+        let set = limits("original_per_source = 20\nipv4_source_bits = 24\n");
+        assert_eq!((set.caps().original, set.ipv4_source_bits), (Cap::PerSecond(20.0), 24));
+        let text = format!("{LEAST}[service.main.limits]\nipv4_source_bits = 33\nipv6_source_bits = 65\n");
+        let expected = ["ipv4_source_bits", "ipv6_source_bits"];
+        assert_eq!(keys(&text), expected.map(|key| format!("service.main.limits.{key}")));
     }
 
     #[test]

@@ -94,6 +94,17 @@ fn caps_are_counts_shares_or_off() {
 }
 
 #[test]
+fn a_cap_on_a_command_line_is_written_as_in_a_file() {
+    for (text, cap) in [("200", Cap::PerSecond(200.0)), ("12.5%", Cap::Share(0.125)), ("off", Cap::Off)] {
+        assert_eq!(text.parse(), Ok(super::Rate(cap)), "{text}");
+    }
+    for text in ["0", "-1", "0.5", "101%", "half", ""] {
+        let error = text.parse::<super::Rate>().expect_err(text);
+        assert!(error.contains("a count per second"), "{text}: {error}");
+    }
+}
+
+#[test]
 fn caps_that_are_none_are_refused() {
     for value in ["0", "-1", "0.5", "\"0%\"", "\"101%\"", "\"NaN%\"", "\"half\"", "\"\"", "true"] {
         let text = format!("{LEAST}[service.main.limits]\nin_dialog_per_source = {value}\n");

@@ -104,6 +104,16 @@ impl<'de> Deserialize<'de> for Limit {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate(pub Cap);
 
+/// As on a command line: a count is written as it is.
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let value = text.parse().map_or_else(|_text| toml::Value::from(text), toml::Value::Integer);
+        value.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+}
+
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct RateVisitor;

@@ -20,7 +20,7 @@ use crate::counters::LaneCounters;
 use crate::handoff::Handoff;
 use crate::handoff::kernel::Watches;
 use crate::lane::Lane;
-use crate::limits::{CapTable, SourceLimits};
+use crate::limits::SourceLimits;
 use crate::monitor::Monitor;
 use crate::netdev::Stack;
 use crate::reply_policy::{ReplyPolicy, ReplyRules};
@@ -242,7 +242,7 @@ impl Plan {
             gate: self.any_gate(name, service)?,
             credit,
             reply: ReplyRules::of_service(service),
-            caps: CapTable::new(service.limits.caps(), service.limits.caps_of_peers()),
+            caps: service.limits.table(),
             max_wait_ns: if service.gate.kind.is_control() { service.max_wait.nanos() } else { u64::MAX },
             copy_wait_ns: service.max_wait.nanos(),
             monitored: service.monitored(),

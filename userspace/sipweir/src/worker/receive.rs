@@ -234,6 +234,10 @@ impl Worker {
             if lane.server_down() {
                 return self.shed(index, message, Outcome::RejectedServerDown, now_ns);
             }
+            // Before the gate, which shall not count it.
+            if !lane.is_original_within_cap(&self.parts.seed, &message, now_ns) {
+                return self.shed(index, message, Outcome::RejectedAboveCap, now_ns);
+            }
             let share_hash = match (lane.gate.looks_at_hash(), message.txn.hash) {
                 (false, _) => 0,
                 (_, 0) => sip::share_hash(self.txn_hash(&message, service), service),

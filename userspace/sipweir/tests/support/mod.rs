@@ -27,7 +27,7 @@ use sipweir::counters::{LaneCounters, WorkerCounters};
 use sipweir::handoff::Handoff;
 use sipweir::handoff::kernel::{Egress, Server, ServerQueue};
 use sipweir::lane::Lane;
-use sipweir::limits::{Cap, CapTable, Caps, SourceLimits};
+use sipweir::limits::{Cap, CapTable, Caps, SourceBits, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::monitor::Monitor;
 use sipweir::prefix::Prefix;
@@ -137,7 +137,15 @@ impl Default for Setup {
 
 /// One cap for all kinds of messages, each by itself.
 pub const fn same_cap(cap: Cap) -> Caps {
-    Caps { in_dialog: cap, control: cap, responses: cap, emergency: cap, prober: cap, total: Cap::Off }
+    Caps {
+        in_dialog: cap,
+        control: cap,
+        responses: cap,
+        emergency: cap,
+        prober: cap,
+        total: Cap::Off,
+        original: Cap::Off,
+    }
 }
 
 pub fn words(words: usize) -> Arc<MappedWords> {
@@ -225,7 +233,11 @@ impl Bench {
             mix: overload::Mix::default(),
             reply: ReplyPolicy::new(ReplyRules::new(&setup.reply), 0, now_ns),
             inquiry: overload::Inquiry::default(),
-            limits: SourceLimits::new(CapTable::new(setup.caps, setup.peer_caps.iter().copied())),
+            limits: SourceLimits::new(CapTable::new(
+                setup.caps,
+                setup.peer_caps.iter().copied(),
+                SourceBits::default(),
+            )),
             calls: overload::AdmittedCalls::default(),
             max_wait_ns: setup.max_wait_ns,
             copy_wait_ns: 400 * MS,
