@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use sipweir_tests::sipweir::finish_in;
-use sipweir_tests::{LinkPlan, Sipweir, message, wait_until};
+use sipweir_tests::{Flood, LinkPlan, Sipweir, message, wait_until};
 
 use crate::guard::{configuration, end, sum_of_workers};
 use crate::topology::Topology;
@@ -159,4 +159,81 @@ fn a_list_that_cannot_be_used_ends_the_start_with_its_line() {
         let said = &finished.stderr;
         assert!(said.contains("line 2: \"192.0.2.1/24\" has bits set behind the first 24"), "{said}");
     }
+}
+
+/// `sipweir list …`: what it prints.
+#[track_caller]
+fn list(topology: &Topology, sipweir: &Sipweir, arguments: &[&str]) -> String {
+    let socket = sipweir.socket().to_str().expect("a path");
+    let finished = finish_in(&topology.server, &[&["list"], arguments, &["--socket", socket]].concat());
+    assert!(finished.status.success(), "{finished:?}");
+    finished.stdout
+}
+
+/// Originals that came to the worker, and those that were denied.
+fn came(sipweir: &mut Sipweir) -> (u64, u64) {
+    let status = sipweir.status();
+    let received = status.pointer("/services/main/received/original").and_then(Value::as_u64).unwrap_or(0);
+    (received, denied(&status))
+}
+
+#[test]
+fn lists_change_under_load_and_every_packet_is_counted_once() {
+    let topology = Topology::new(&LinkPlan::default());
+    let lists = Lists::new("", "");
+    let configuration = lists.configuration().replace("\"kernel\"", "\"embedded\"");
+    let mut sipweir = Sipweir::start(&topology.server, &configuration);
+    let to = topology.service();
+    let invites = |from: SocketAddr| move |number| message::request("INVITE", from, to, number, "", 300);
+    let (phone, scanner) = (topology.caller(5070), topology.another_caller(9));
+    let honest = Flood::start(&topology.callers, phone, to, 200, invites(phone));
+    let wanted = Flood::start(&topology.callers, scanner, to, 200, invites(scanner));
+    for round in 0..10 {
+        list(&topology, &sipweir, &["add", "deny", "10.77.0.9"]);
+        let (_, before) = came(&mut sipweir);
+        wait_until("the scanner is denied", Duration::from_secs(5), || came(&mut sipweir).1 > before);
+        let shown = list(&topology, &sipweir, &["show", "deny"]);
+        assert_eq!(shown, "10.77.0.9/32 # command\n", "round {round}");
+        if round % 2 == 0 {
+            list(&topology, &sipweir, &["add", "allow", "10.77.0.0/24", "--for", "600s"]);
+        } else {
+            list(&topology, &sipweir, &["remove", "deny", "10.77.0.9"]);
+        }
+        // Those that were on their way.
+        std::thread::sleep(Duration::from_millis(50));
+        let (_, before) = came(&mut sipweir);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(came(&mut sipweir).1, before, "nobody is denied in round {round}");
+        if round % 2 == 0 {
+            list(&topology, &sipweir, &["remove", "allow", "10.77.0.0/24"]);
+        }
+    }
+    // All of a hundred thousand in, and out again; a file with a wrong line changes nothing.
+    let deny = lists.0.path().join("deny");
+    let many: String =
+        (0..100_000_u32).map(|n| format!("100.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255)).collect();
+    std::fs::write(&deny, many).expect("a file");
+    let said = list(&topology, &sipweir, &["reload"]);
+    assert!(said.starts_with("deny: 100000 networks, 100000 new, 0 gone\n"), "{said}");
+    std::fs::write(&deny, "10.77.0.0/24\nno network\n").expect("a file");
+    let socket = sipweir.socket().to_str().expect("a path");
+    let refused = finish_in(&topology.server, &["list", "reload", "--socket", socket]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("line 2: \"no network\" is no network"), "{refused:?}");
+    assert_eq!(sipweir.number("/lists/deny/networks"), 100_000);
+    assert_eq!(sipweir.number("/lists/reloads_refused"), 1);
+    std::fs::write(&deny, "").expect("a file");
+    list(&topology, &sipweir, &["reload"]);
+    let sent = honest.stop() + wanted.stop();
+    wait_until("all are counted", Duration::from_secs(5), || {
+        let (received, denied) = came(&mut sipweir);
+        received + denied == sent
+    });
+    let status = sipweir.status();
+    let of_originals = status["services"]["main"]["outcomes"]["original"].as_object().expect("outcomes");
+    let ended: u64 = of_originals.values().filter_map(Value::as_u64).sum();
+    let waiting = status["services"]["main"]["waiting"].as_u64().expect("a number");
+    assert_eq!(ended + waiting + denied(&status), sent, "{status:#}");
+    assert_eq!(sum_of_workers(&status, "/fill_ring_empty"), 0, "{status:#}");
+    end(sipweir, &topology);
 }

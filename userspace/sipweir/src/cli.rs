@@ -13,7 +13,7 @@ use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{
-    classify, control, demo, doctor, experiment, generate, lists, log, model, netdev, reload, run, simulate,
+    classify, control, demo, doctor, experiment, generate, list, lists, log, model, netdev, reload, run, simulate,
     status, top, tune,
 };
 
@@ -59,6 +59,8 @@ enum Command {
     Top(top::Args),
     /// Have the running instance take over a changed configuration, all of it or nothing.
     Reload(reload::Args),
+    /// Show and change the lists of sources of a running instance.
+    List(list::Args),
     /// Say what sipweir would do with recorded traffic.
     Classify(classify::Args),
     /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
@@ -111,6 +113,7 @@ pub fn main() -> ExitCode {
             Err(error) => fail(ENVIRONMENT, &error),
         },
         Command::Reload(args) => reload::main(&args),
+        Command::List(args) => list::main(&args),
         Command::Classify(args) => classify::main(&args),
         Command::Demo(args) => {
             let _log = log::start(log::Format::Text);

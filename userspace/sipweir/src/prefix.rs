@@ -6,6 +6,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use serde::de::{self, Deserialize, Deserializer};
+use serde::{Serialize, Serializer};
+
 /// A network, as `"10.0.0.0/8"`, `"2001:db8::/32"`, or one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
@@ -77,6 +80,18 @@ impl FromStr for Prefix {
             return Err(format!("{text:?} has bits set behind the first {len}; is the length right?"));
         }
         Ok(Self { network, len })
+    }
+}
+
+impl Serialize for Prefix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -128,7 +128,8 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
         let scraped = Arc::clone(&view);
         let text = move || metrics::text(&scraped.read());
         let metrics = endpoint.map(|endpoint| endpoint.serve(text)).transpose()?;
-        let requests = Requests::new(view, Arc::clone(&instance.current), owner);
+        let lists = instance.lists.handle().clone();
+        let requests = Requests::new(view, Arc::clone(&instance.current), owner, lists);
         let answer = move |request, client| requests.answer(request, client);
         Ok((control.serve(answer).context("cannot start the control threads")?, metrics))
     });

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::list::List;
+use crate::prefix::Prefix;
+
 /// Bytes of a request: room for a path and for some prefixes.
 pub const REQUEST_BYTES_MAX: usize = 4096;
 
@@ -27,6 +30,31 @@ pub enum Request {
         #[serde(default)]
         check: bool,
     },
+    /// Networks of a list of sources, the first ones behind `after`: a [`crate::list::Shown`].
+    ListShow {
+        /// Which.
+        list: List,
+        /// The last one of the answer before.
+        after: Option<Prefix>,
+    },
+    /// Adds a network to a list, or gives it another end: a [`crate::lists::keeper::Added`].
+    ListAdd {
+        /// To which.
+        list: List,
+        /// Which.
+        network: Prefix,
+        /// RFC 3339; null is for ever.
+        until: Option<String>,
+    },
+    /// Takes a network out of a list: a [`crate::list::Removed`].
+    ListRemove {
+        /// From which.
+        list: List,
+        /// The very network.
+        network: Prefix,
+    },
+    /// Reads the files of the lists again: a [`crate::list::BothReloaded`].
+    ListReload {},
 }
 
 /// Why a line is no request.

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::file::Networks;
 use crate::prefix::Prefix;
 
@@ -28,12 +30,24 @@ impl Until {
 }
 
 /// Where a network on a list is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// From a file: the next reload decides on it.
     File,
     /// Added by command: it stays at reloads, and is forgotten at the end of the instance.
     Command,
+}
+
+impl Origin {
+    /// In one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Command => "command",
+        }
+    }
 }
 
 /// A change in the kernel.

@@ -1,16 +1,23 @@
 //! What a running instance answers on its control socket: one arm for each [`Request`].
 //!
 //! Called on the threads of the control socket, several at once. What changes something is left to the owner of the instance:
-//! `self.owner.carry_out(move |instance| instance.…)`.
+//! `self.owner.carry_out(move |instance| instance.…)`, but for the lists of sources, which have a keeper of their own.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use serde::Serialize;
 
 use super::current::Current;
 use super::owner::Owner;
 use super::reload;
 use super::view::View;
 use crate::control::{Client, Request};
+use crate::list::{BothReloaded, Removed, Shown};
+use crate::lists::file::parse_time;
+use crate::lists::keeper::Handle;
+use crate::lists::table::Until;
 use crate::reload::Reloaded;
 
 /// What the answers are made of.
@@ -18,11 +25,20 @@ pub(super) struct Requests {
     view: Arc<View>,
     current: Arc<Current>,
     owner: Owner,
+    lists: Handle,
+}
+
+/// Tells the client what came of it, or why nothing did.
+fn or_refuse<T: Serialize, E: Display>(mut client: Client, outcome: Result<T, E>) -> std::io::Result<()> {
+    match outcome {
+        Ok(document) => client.tell(&document),
+        Err(why) => client.refuse(why),
+    }
 }
 
 impl Requests {
-    pub(super) fn new(view: Arc<View>, current: Arc<Current>, owner: Owner) -> Self {
-        Self { view, current, owner }
+    pub(super) const fn new(view: Arc<View>, current: Arc<Current>, owner: Owner, lists: Handle) -> Self {
+        Self { view, current, owner, lists }
     }
 
     /// Carries out a request and tells the client.
@@ -34,6 +50,20 @@ impl Requests {
         match request {
             Request::Status {} => client.tell(&self.view.read()),
             Request::Reload { config, check } => self.reload(config, check, client),
+            Request::ListShow { list, after } => {
+                or_refuse(client, self.lists.show(list.into(), after).map(Shown::from))
+            }
+            Request::ListAdd { list, network, until } => match until.as_deref().map(parse_time).transpose() {
+                Ok(until) => {
+                    let until = until.unwrap_or(Until::Ever);
+                    or_refuse(client, self.lists.add(list.into(), network, until))
+                }
+                Err(wrong) => client.refuse(wrong),
+            },
+            Request::ListRemove { list, network } => {
+                or_refuse(client, self.lists.remove(list.into(), network).map(|origin| Removed { origin }))
+            }
+            Request::ListReload {} => or_refuse(client, self.lists.reload(None).map(BothReloaded::from)),
         }
     }
 

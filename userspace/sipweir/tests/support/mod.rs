@@ -168,7 +168,7 @@ pub fn change(setup: &Setup, arrivals: &Arc<MappedWords>, now_ns: u64) -> Worker
             ..CreditConfig::default()
         },
         reply: ReplyRules::new(&setup.reply),
-        caps: CapTable::new(setup.caps, setup.peer_caps.iter().copied()),
+        caps: CapTable::new(setup.caps, setup.peer_caps.iter().copied(), SourceBits::default()),
         max_wait_ns: setup.max_wait_ns,
         copy_wait_ns: 400 * MS,
         monitored: setup.monitored,
