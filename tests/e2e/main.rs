@@ -9,6 +9,7 @@
 //! | `transactions` | client – sipweir – server, byte for byte | refused: one answer, one ACK, nothing at the server; handed over: the server repairs a lost answer |
 //! | `starvation` | callers, flooder – sipweir – slow server | floods of keep-alives, of what is no SIP, and of forged BYEs take nothing from calls below capacity |
 //! | `side_door` | callers – sipweir – server | fragments, options and stacked devices pass the gate too |
+//! | `limits` | callers – sipweir, embedded | a cap on originals, set and taken back under load: no ban, and every packet counted |
 //! | `lists` | callers – sipweir – server | denied sources get nothing through, allowed ones do; a time that is over; 100,000 networks |
 //! | `monitor` | callers – sipweir, watching – server | everything passes, and what would have been done is counted |
 //! | `memory` | sipweir alone | the memory formula of `docs/operations.md` |
@@ -34,6 +35,7 @@ mod doctor;
 mod failures;
 mod guard;
 mod guarded;
+mod limits;
 mod lists;
 mod live;
 mod log;

@@ -13,8 +13,8 @@ use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{
-    classify, control, demo, doctor, experiment, generate, list, lists, log, model, netdev, reload, run, simulate,
-    status, top, tune,
+    classify, control, demo, doctor, experiment, generate, limit, list, lists, log, model, netdev, reload,
+    run, simulate, status, top, tune,
 };
 
 /// Keeps SIP servers alive under any load.
@@ -59,6 +59,8 @@ enum Command {
     Top(top::Args),
     /// Have the running instance take over a changed configuration, all of it or nothing.
     Reload(reload::Args),
+    /// Show and change the caps on what a source may send, of a running instance.
+    Limit(limit::Args),
     /// Show and change the lists of sources of a running instance.
     List(list::Args),
     /// Say what sipweir would do with recorded traffic.
@@ -113,6 +115,7 @@ pub fn main() -> ExitCode {
             Err(error) => fail(ENVIRONMENT, &error),
         },
         Command::Reload(args) => reload::main(&args),
+        Command::Limit(args) => limit::main(&args),
         Command::List(args) => list::main(&args),
         Command::Classify(args) => classify::main(&args),
         Command::Demo(args) => {

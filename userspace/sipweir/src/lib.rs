@@ -45,6 +45,7 @@ pub mod demo;
 pub mod doctor;
 pub mod experiment;
 pub mod generate;
+pub mod limit;
 pub mod list;
 pub mod model;
 pub mod simulate;

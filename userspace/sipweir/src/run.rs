@@ -9,6 +9,7 @@
 mod current;
 mod door;
 pub(crate) mod janitor;
+mod limit;
 mod owner;
 mod plan;
 mod programs;

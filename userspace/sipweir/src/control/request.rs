@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::config::LimitKey;
 use crate::list::List;
 use crate::prefix::Prefix;
 
@@ -29,6 +30,19 @@ pub enum Request {
         /// Change nothing.
         #[serde(default)]
         check: bool,
+    },
+    /// The limits of each service: a [`crate::limit::Shown`].
+    LimitShow {},
+    /// Gives a cap another value: a [`crate::reload::Reloaded`].
+    LimitSet {
+        /// Of which service.
+        service: String,
+        /// Which cap.
+        key: LimitKey,
+        /// As on the command line ([`crate::limit::rate_of`]).
+        value: String,
+        /// For the sources of this network; null is for all that have none of their own.
+        network: Option<Prefix>,
     },
     /// Networks of a list of sources, the first ones behind `after`: a [`crate::list::Shown`].
     ListShow {

@@ -129,7 +129,7 @@ impl Instance {
     }
 
     /// What each worker has to swap.
-    fn changes_of_workers(&self, next: &Config) -> anyhow::Result<Vec<WorkerChange>> {
+    pub(super) fn changes_of_workers(&self, next: &Config) -> anyhow::Result<Vec<WorkerChange>> {
         let of_worker = |queue: u32| {
             let services = next.service.iter().enumerate();
             let lanes = services
@@ -148,7 +148,7 @@ impl Instance {
     /// Tells everybody. An error says that nothing has changed.
     fn apply(
         &mut self,
-        mut next: Config,
+        next: Config,
         changes: Vec<WorkerChange>,
     ) -> anyhow::Result<BTreeMap<String, keeper::Reloaded>> {
         let settings = Plan::change_settings(&self.settings, &next);
@@ -167,6 +167,12 @@ impl Instance {
         // Words in memory that is mapped.
         self.door.change(&settings)?;
         self.settings = settings;
+        self.tell_workers(next, changes);
+        Ok(List::ALL.into_iter().map(|list| (list.name().to_owned(), lists[list as usize])).collect())
+    }
+
+    /// Has the workers go by another configuration, which then holds.
+    pub(super) fn tell_workers(&mut self, mut next: Config, changes: Vec<WorkerChange>) {
         for (worker, change) in self.workers.iter().zip(changes) {
             // What an earlier change has replaced, if its worker was late.
             drop(worker.changes.taken());
@@ -177,7 +183,6 @@ impl Instance {
         // SIGHUP and a restart read the file of the start, whatever was tried meanwhile.
         next.file.clone_from(&self.current.get().file);
         self.current.set(next);
-        Ok(List::ALL.into_iter().map(|list| (list.name().to_owned(), lists[list as usize])).collect())
     }
 
     fn wait_for_workers(&self) {

@@ -3,6 +3,7 @@
 //! Called on the threads of the control socket, several at once. What changes something is left to the owner of the instance:
 //! `self.owner.carry_out(move |instance| instance.…)`, but for the lists of sources, which have a keeper of their own.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::current::Current;
+use super::limit::LimitChange;
 use super::owner::Owner;
 use super::reload;
 use super::view::View;
 use crate::control::{Client, Request};
+use crate::limit::rate_of;
 use crate::list::{BothReloaded, Removed, Shown};
 use crate::lists::file::parse_time;
 use crate::lists::keeper::Handle;
@@ -50,6 +53,22 @@ impl Requests {
         match request {
             Request::Status {} => client.tell(&self.view.read()),
             Request::Reload { config, check } => self.reload(config, check, client),
+            Request::LimitShow {} => {
+                let current = self.current.get();
+                let limits = current.service.iter().map(|(name, service)| (name, &service.limits));
+                client.tell(&limits.collect::<BTreeMap<_, _>>())
+            }
+            Request::LimitSet { service, key, value, network } => match rate_of(&value) {
+                Ok(rate) => {
+                    let change = LimitChange { service, key, network, rate };
+                    match self.owner.carry_out(move |instance| instance.set_limit(change)) {
+                        // With its causes: what is not there has the names of what is.
+                        Ok(outcome) => or_refuse(client, outcome.map_err(|error| format!("{error:#}"))),
+                        Err(error) => client.refuse(error),
+                    }
+                }
+                Err(wrong) => client.refuse(wrong),
+            },
             Request::ListShow { list, after } => {
                 or_refuse(client, self.lists.show(list.into(), after).map(Shown::from))
             }
