@@ -8,7 +8,7 @@ mod clang;
 
 /// Name of a program; its source is `NAME.bpf.c`.
 const PROGRAMS: [&str; 3] = ["classifier", "side_door", "yardstick"];
-const HEADERS: [&str; 15] = [
+const HEADERS: [&str; 16] = [
     "abi.h",
     "headers.h",
     "lists.h",
@@ -17,6 +17,7 @@ const HEADERS: [&str; 15] = [
     "message.h",
     "parsing.h",
     "request_uri.h",
+    "samples.h",
     "served.h",
     "services.h",
     "start_line.h",

@@ -33,6 +33,7 @@
 #include "txn.h"
 #include "served.h"
 #include "transactions.h"
+#include "samples.h"
 
 _Static_assert(sizeof(struct packet_meta) == 32, "kernels before 6.8 accept 32 bytes of metadata");
 
@@ -46,6 +47,14 @@ static __always_inline int drop(enum packet_class class, enum reason reason)
 {
 	count(class, VERDICT_DROP, reason);
 	return XDP_DROP;
+}
+
+/* The same of a message for a service, which a capture may want. */
+static __always_inline int drop_message(struct xdp_md *ctx, struct message *message)
+{
+	if (is_sampled(message))
+		sample(ctx, message);
+	return drop(message->meta.class, message->meta.reason);
 }
 
 /* The class of a packet that some header's reason ends before it is known whether it is for a service. */
@@ -413,17 +422,19 @@ int sipweir(struct xdp_md *ctx)
 		reason = check_udp_len(&flow);
 	if (reason)
 		return pass(class_of(reason), reason);
+	message.meta.service = service;
 	message.source[0] = flow.source[0];
 	message.source[1] = flow.source[1];
 	message.is_ipv4 = flow.family == FAMILY_IPV4;
 	gate = gate_of(service, ctx->rx_queue_index);
 	/* Before anything that costs more. Where a class is watched, it must be known which one this is. */
-	if (denied_families && !(gate >> GATE_MONITORED_SHIFT) && is_denied(&message))
-		return drop(CLASS_UNDECIDED, REASON_SOURCE_DENIED);
+	if (denied_families && !(gate >> GATE_MONITORED_SHIFT) && is_denied(&message)) {
+		conclude(&message, CLASS_UNDECIDED, REASON_SOURCE_DENIED);
+		return drop_message(ctx, &message);
+	}
 	if ((__u8 *)(long)ctx->data + max_frame_len < cursor.end)
 		return pass_on(&flow, CLASS_OVERSIZE, REASON_LARGER_THAN_FRAME);
 
-	message.meta.service = service;
 	message.meta.payload_offset = flow.payload_offset;
 	message.meta.payload_len = flow.udp_len - sizeof(struct udphdr);
 	message.end = flow.payload_offset + flow.udp_len - sizeof(struct udphdr);
@@ -433,7 +444,7 @@ int sipweir(struct xdp_md *ctx)
 	if (is_monitored(message.meta.class, gate))
 		return let_pass(&message, verdict);
 	if (verdict == VERDICT_DROP)
-		return drop(message.meta.class, message.meta.reason);
+		return drop_message(ctx, &message);
 	return deliver(ctx, &message, verdict);
 }
 

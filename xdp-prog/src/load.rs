@@ -12,6 +12,7 @@ use crate::change::Told;
 use crate::counters::{self, CounterReader, Counters, Tables};
 use crate::lists::SourceLists;
 use crate::locals::Locals;
+use crate::samples::SampleRing;
 use crate::settings::service_key;
 use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
 use crate::test_run::TestRuns;
@@ -120,6 +121,21 @@ impl Classifier {
     #[must_use]
     pub fn arrivals_fd(&self) -> BorrowedFd<'_> {
         self.skeleton.maps.arrivals.as_fd()
+    }
+
+    /// The descriptor of the words that say which dropped packets are copied: [`crate::SAMPLING_WORDS`] words, mappable.
+    #[must_use]
+    pub fn sampling_fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.data_sampling.as_fd()
+    }
+
+    /// The ring that copies of dropped packets come by.
+    ///
+    /// # Errors
+    ///
+    /// No free descriptor.
+    pub fn samples(&self) -> Result<SampleRing, Error> {
+        handle_of(&self.skeleton.maps.samples).map(SampleRing::new)
     }
 
     /// Transactions that the program forgot before their time to make room for newer ones. Workers count their own.
