@@ -20,6 +20,7 @@
 //! | `monitoring` | callers – sipweir, embedded | a scrape is OpenMetrics and adds up |
 //! | `live` | callers – sipweir, embedded | the status against its schema, busiest sources, `sipweir top` at terminals and pipes |
 //! | `reload` | callers – sipweir – server | all or nothing, under load, a thousand times; SIGHUP; a flooded control socket |
+//! | `capture` | callers – sipweir, embedded | the file of `sipweir capture` read by tshark; a client that never reads, a full disk |
 //! | `failures` | callers – sipweir – server | refusals name their cause; kill -9, SIGTERM, lost interface |
 //! | `survival` | callers – sipweir – server | bad hours: server stopped or killed, worker panics, queues change, interface made anew; a soak |
 //! | `unguarded` | callers – server | SIPp and Kamailio work together; what Kamailio can do alone and how it collapses |
@@ -30,6 +31,7 @@
 //!   SIPp                        sipweir on eth0, Kamailio on :5060
 //! ```
 
+mod capture;
 mod commands;
 mod doctor;
 mod failures;

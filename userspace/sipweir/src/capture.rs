@@ -10,10 +10,23 @@
 //! and waits for nobody. The thread looks after the rings every [`NAP`], so that nobody has to rouse it, and sends by a
 //! socket that does not block, to an address, not to a name. What finds no buffer is lost and counted; what cannot be
 //! sent is dropped and counted; while the socket is full, the rest waits in the rings. Each worker has rings of its
-//! own, crossbeam's `ArrayQueue`, in which buffers circulate as in `handoff::embedded`.
+//! own, in which buffers circulate (`buffers`).
 //!
 //! What the XDP program sheds itself never reaches a worker, so it cannot be exported. Not here: the format
 //! (`sip::hep`), and which messages are refused (`counters::Outcome`).
+//!
+//! Beside it is `sipweir capture`, which a client asks for while the instance runs: which packets (`filter`), the workers' part
+//! (`live`), the XDP program's (`kernel`), the thread that sends (`session`) what goes over the socket (`record`), and the client
+//! (`command`) that writes it down (`pcapng`).
+
+mod buffers;
+pub mod command;
+pub mod filter;
+mod kernel;
+pub mod live;
+mod pcapng;
+mod record;
+mod session;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
@@ -22,13 +35,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_queue::ArrayQueue;
 use sip::{Captured, Datagram, HEP_OVERHEAD_MAX};
+
+pub use kernel::Samples;
+pub use session::{Capturing, Limits};
 
 use crate::capabilities;
 use crate::clock;
 use crate::config;
 use crate::counters::{Count, WorkerCounters};
+use buffers::Buffers;
 
 /// Bytes of a message that are exported; the rest is cut off. More than the frames of most packets hold, so that only
 /// what came as fragments is cut. Larger: more memory, and HEP datagrams that themselves become many fragments.
@@ -56,34 +72,25 @@ impl Sample {
     }
 }
 
-/// The buffers between one worker and the thread.
-#[derive(Debug)]
-struct Rings {
-    full: ArrayQueue<Box<Sample>>,
-    spare: ArrayQueue<Box<Sample>>,
-}
-
 /// The worker's end.
 #[derive(Debug)]
-pub struct Tap(Arc<Rings>);
+pub struct Tap(Arc<Buffers<Sample>>);
 
 /// The thread's end.
 #[derive(Debug)]
-pub struct Outlet(Arc<Rings>);
+pub struct Outlet(Arc<Buffers<Sample>>);
 
 /// Both ends of rings with so many buffers.
 #[must_use]
 pub fn tap(messages: u32) -> (Tap, Outlet) {
-    let places = messages as usize;
-    let rings = Arc::new(Rings { full: ArrayQueue::new(places), spare: ArrayQueue::new(places) });
-    while rings.spare.push(Box::new(Sample::new())).is_ok() {}
-    (Tap(Arc::clone(&rings)), Outlet(rings))
+    let buffers = Arc::new(Buffers::new(messages as usize, Sample::new));
+    (Tap(Arc::clone(&buffers)), Outlet(buffers))
 }
 
 impl Tap {
     /// Copies a datagram for the thread, or counts it as lost.
     pub fn put(&self, packet: &[u8], datagram: &Datagram, now_ns: u64, counters: &WorkerCounters) {
-        let Some(mut sample) = self.0.spare.pop() else { return counters.capture_lost.add(1) };
+        let Some(mut sample) = self.0.take() else { return counters.capture_lost.add(1) };
         let payload = datagram.payload(packet);
         let len = payload.len().min(MESSAGE_BYTES_MAX);
         sample.bytes[..len].copy_from_slice(&payload[..len]);
@@ -94,8 +101,7 @@ impl Tap {
         if len < payload.len() {
             counters.capture_cut.add(1);
         }
-        // Buffers only circulate: there is a place for each.
-        let _full = self.0.full.push(sample);
+        self.0.put(sample);
     }
 }
 
@@ -103,17 +109,17 @@ impl Outlet {
     /// Takes out what lies there until `of` breaks, and no more than there is room for: a worker that is faster than
     /// the thread must not keep it here.
     fn drain(&self, mut of: impl FnMut(&Sample) -> ControlFlow<()>) -> ControlFlow<()> {
-        for _ in 0..self.0.full.capacity() {
-            let Some(sample) = self.0.full.pop() else { break };
+        for _ in 0..self.0.places() {
+            let Some(sample) = self.0.next() else { break };
             let flow = of(&sample);
-            let _full = self.0.spare.push(sample);
+            self.0.give_back(sample);
             flow?;
         }
         ControlFlow::Continue(())
     }
 
     fn is_empty(&self) -> bool {
-        self.0.full.is_empty()
+        self.0.waiting() == 0
     }
 }
 
@@ -344,7 +350,7 @@ mod tests {
         theirs.set_nonblocking(true).expect("flag");
         let received = || std::iter::from_fn(|| theirs.recv(&mut [0; 256]).ok()).count() as u64;
         let outlets = [outlet(4000), outlet(3)];
-        let left = || outlets.each_ref().map(|outlet| outlet.0.full.len() as u64);
+        let left = || outlets.each_ref().map(|outlet| outlet.0.waiting() as u64);
         let mut sender = sender(([127, 65, 1, 1], 9060).into(), ours.into());
 
         sender.round(&outlets, false);

@@ -13,8 +13,8 @@ use crate::config::{Config, Control};
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{
-    classify, control, demo, doctor, experiment, generate, limit, list, lists, log, model, netdev, reload,
-    run, simulate, status, top, tune,
+    capture, classify, control, demo, doctor, experiment, generate, limit, list, lists, log, model, netdev,
+    reload, run, simulate, status, top, tune,
 };
 
 /// Keeps SIP servers alive under any load.
@@ -63,6 +63,8 @@ enum Command {
     Limit(limit::Args),
     /// Show and change the lists of sources of a running instance.
     List(list::Args),
+    /// Write packets that a running instance sheds, absorbs, drops or serves into a pcapng file.
+    Capture(capture::command::Args),
     /// Say what sipweir would do with recorded traffic.
     Classify(classify::Args),
     /// Show the main job on a server of known capacity: goodput under 0.5 to 10 times its load.
@@ -117,6 +119,7 @@ pub fn main() -> ExitCode {
         Command::Reload(args) => reload::main(&args),
         Command::Limit(args) => limit::main(&args),
         Command::List(args) => list::main(&args),
+        Command::Capture(args) => capture::command::main(&args),
         Command::Classify(args) => classify::main(&args),
         Command::Demo(args) => {
             let _log = log::start(log::Format::Text);

@@ -9,7 +9,7 @@ mod ask;
 mod request;
 mod serve;
 
-pub use ask::{ask, ask_status};
+pub use ask::{ask, ask_status, open};
 pub use request::{REQUEST_BYTES_MAX, Refusal, Request, RequestError};
 pub use serve::{Client, Serving};
 

@@ -11,6 +11,7 @@ pub use wait::{WAIT_BUCKETS, WaitHistogram, wait_bounds_s};
 
 use sip::{Class, HandoffError, NoReply};
 
+use crate::capture::live::Point;
 use crate::reply_policy::Silence;
 use crate::sources::Board;
 
@@ -424,6 +425,8 @@ pub struct WorkerCounters {
     pub cpu_ns: Count,
     /// The busiest sources of the last seconds.
     pub sources: Board,
+    /// Where the worker finds that a capture has begun.
+    pub capture_point: Point,
     /// Refused messages left for the export.
     pub captured: Count,
     /// Of these, messages that were cut to `capture::MESSAGE_BYTES_MAX`.

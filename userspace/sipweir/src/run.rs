@@ -6,6 +6,7 @@
 //! detaching, so that new packets go to the kernel while the workers finish what they hold. If the process dies at any
 //! point, the kernel closes link and sockets: packets pass.
 
+mod capturing;
 mod current;
 mod door;
 pub(crate) mod janitor;
@@ -124,13 +125,14 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
         return Err(error);
     }
     let (owner, jobs) = owner::owner();
-    let served = instance.view(config).and_then(|view| {
+    let parts = instance.view(config).and_then(|view| Ok((view, instance.capturing()?)));
+    let served = parts.and_then(|(view, capturing)| {
         let view = Arc::new(view);
         let scraped = Arc::clone(&view);
         let text = move || metrics::text(&scraped.read());
         let metrics = endpoint.map(|endpoint| endpoint.serve(text)).transpose()?;
         let lists = instance.lists.handle().clone();
-        let requests = Requests::new(view, Arc::clone(&instance.current), owner, lists);
+        let requests = Requests::new(view, Arc::clone(&instance.current), owner, lists, capturing);
         let answer = move |request, client| requests.answer(request, client);
         Ok((control.serve(answer).context("cannot start the control threads")?, metrics))
     });
@@ -177,6 +179,8 @@ struct Instance {
     stop: Arc<AtomicBool>,
     lanes: Vec<(String, Vec<Arc<LaneCounters>>)>,
     lists: Keeping,
+    /// For each service index of the XDP program the lane that it belongs to.
+    lane_of_service: Vec<u8>,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
     /// Removes the device, if that is left to it.
@@ -275,6 +279,7 @@ impl Instance {
             stop: Arc::new(AtomicBool::new(false)),
             lanes: config.service.keys().map(|name| (name.clone(), Vec::new())).collect(),
             lists,
+            lane_of_service: plan.lane_of_service.clone(),
             classifier,
             device,
             janitor: None,

@@ -39,6 +39,7 @@ use xdp_prog::abi::QUEUES_MAX;
 
 use crate::body::Body;
 use crate::capture::Tap;
+use crate::capture::live::{About, Probe};
 use crate::change::ChangeBox;
 use crate::clock;
 use crate::counters::{Ending, Outcome, WorkerCounters};
@@ -138,6 +139,8 @@ pub struct Worker {
     statistics_ns: u64,
     /// Who sends most.
     sources: Sampler,
+    /// What a capture wants.
+    probe: Probe,
     /// Of the turn.
     now_ns: u64,
 }
@@ -149,7 +152,8 @@ impl Worker {
         let published = vec![u64::MAX; parts.lanes.len()];
         let inflow = Inflow::new(receive::INFLOW_MAX);
         let sources = Sampler::default();
-        let mut worker = Self { parts, published, inflow, statistics_ns: 0, sources, now_ns: 0 };
+        let mut worker =
+            Self { parts, published, inflow, statistics_ns: 0, sources, probe: Probe::default(), now_ns: 0 };
         worker.publish();
         worker
     }
@@ -193,6 +197,7 @@ impl Worker {
         self.now_ns = now_ns;
         self.parts.counters.turns.add(1);
         self.take_change(now_ns);
+        self.probe.look(&self.parts.counters.capture_point);
         self.reap();
         // Before any work: an empty fill ring makes the kernel drop packets of every class.
         self.parts.port.refill();
@@ -313,6 +318,12 @@ impl Worker {
         // Before it is rewritten.
         let beginning = self.beginning_of(index, &message);
         let source = message.datagram.source.ip();
+        let kept = if self.probe.is_on() {
+            let about = self.about(index, &message);
+            self.probe.keep(message.body.packet(self.parts.port.umem()), Outcome::HandedOver, about)
+        } else {
+            None
+        };
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let (mut txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
@@ -328,6 +339,7 @@ impl Worker {
                                 transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
                                 transactions.note_served(beginning, now_ns);
                                 self.sources.note(source, false, now_ns);
+                                self.probe.confirm(kept);
                                 lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
                                 return self.parts.give_back(large.map(Body::Large));
                             }
@@ -347,6 +359,7 @@ impl Worker {
                         transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
                         transactions.note_served(beginning, now_ns);
                         self.sources.note(source, false, now_ns);
+                        self.probe.confirm(kept);
                         lane.handed_over(message.class, begins_call, packet.len(), waited_ns, now_ns);
                         return self.parts.give_back(Some(message.body));
                     }
@@ -355,7 +368,13 @@ impl Worker {
             }
             (Handoff::Kernel(_), None) => Outcome::NoRoom,
         };
+        self.probe.forget(kept);
         self.finish_frame(index, message, outcome);
+    }
+
+    /// What a capture is told of a message.
+    fn about(&self, index: usize, message: &Waiting) -> About {
+        About { now_ns: self.now_ns, class: message.class, lane: index, queue: self.parts.queue }
     }
 
     /// Counts what became of a message, tells the transaction table and the export, and gives its frame back.
@@ -370,6 +389,10 @@ impl Worker {
             }
             Ending::Lost => transactions.forget(message.txn, self.now_ns),
             Ending::Nothing => {}
+        }
+        if self.probe.is_on() {
+            let about = self.about(index, &message);
+            self.probe.note(message.body.packet(self.parts.port.umem()), outcome, about);
         }
         let is_refused = outcome.ending() == Ending::Refused;
         self.sources.note(message.datagram.source.ip(), is_refused, self.now_ns);

@@ -4,8 +4,11 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use sip::{Class, Method};
+use sipweir::capture::filter::Filter;
+use sipweir::capture::live::Session;
 use sipweir::config::{Monitored, Peer, Reply};
 use sipweir::counters::Outcome;
 use support::{Bench, MS, NEW, REJECT, Setup, change, request};
@@ -54,6 +57,12 @@ fn the_counter_counts() {
     assert_eq!(allocations(|| drop(std::hint::black_box(vec![0u8; 100]))), 1);
 }
 
+/// A capture of all messages.
+fn everything() -> Arc<Session> {
+    let filter = Filter { verdict: None, reason: None, class: None, service: None, one_in: 1 };
+    Arc::new(Session::new(filter.bits(&["main"]).expect("valid")))
+}
+
 #[test]
 fn a_turn_allocates_nothing_whatever_comes() {
     let mut bench = Bench::new(&Setup::default());
@@ -71,6 +80,10 @@ fn a_turn_allocates_nothing_whatever_comes() {
         .collect();
     let mut served = 0;
     for round in 0..50 {
+        // The second half with somebody who captures everything and reads nothing.
+        if round == 25 {
+            bench.counters.capture_point.set(Some(everything()));
+        }
         for message in &messages {
             // What finds its ring full is lost, as in the kernel.
             let _full = bench.deliver(message);

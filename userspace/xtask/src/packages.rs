@@ -38,7 +38,7 @@ struct Package {
 }
 
 /// Every package that any command needs. cargo itself brought a C compiler for linking (build-essential or gcc).
-const PACKAGES: [Package; 20] = [
+const PACKAGES: [Package; 21] = [
     Package {
         name: "clang",
         why: "compiles the BPF programs",
@@ -135,6 +135,12 @@ const PACKAGES: [Package; 20] = [
         why: "holds the status against its schema in the end-to-end tests",
         purpose: Purpose::EndToEnd,
         sign: Sign::Path("/usr/lib/python3/dist-packages/jsonschema/validators.py"),
+    },
+    Package {
+        name: "tshark",
+        why: "reads what `sipweir capture` has written in the end-to-end tests",
+        purpose: Purpose::EndToEnd,
+        sign: Sign::Executable("tshark"),
     },
     Package {
         name: "clang-format",
@@ -253,7 +259,7 @@ mod tests {
         assert_eq!(
             apt_line(&packages),
             "apt-get install -y --no-install-recommends nftables sip-tester kamailio libsofia-sip-ua-dev systemd \
-             python3-prometheus-client python3-jsonschema"
+             python3-prometheus-client python3-jsonschema tshark"
         );
     }
 

@@ -44,6 +44,22 @@ pub fn ask<T: DeserializeOwned>(
     serde_json::from_slice(&answer).map_err(|error| wrong(Box::new(error)))
 }
 
+/// Sends a request whose answer is a stream; a read waits so long at most.
+///
+/// # Errors
+///
+/// When nobody is there.
+pub fn open(path: &Path, request: &Request, patience: Duration) -> Result<UnixStream, ControlError> {
+    let line = request.line().map_err(|error| ControlError::Refused(error.to_string()))?;
+    let sent = UnixStream::connect(path).and_then(|mut stream| {
+        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.write_all(&line)?;
+        Ok(stream)
+    });
+    sent.map_err(|source| ControlError::Connect { path: path.into(), source })
+}
+
 fn exchange(path: &Path, line: &[u8], patience: Duration) -> std::io::Result<Vec<u8>> {
     let deadline = Instant::now() + patience;
     let mut stream = UnixStream::connect(path)?;

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use crate::capture::filter::Filter;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -69,6 +70,15 @@ pub enum Request {
     },
     /// Reads the files of the lists again: a [`crate::list::BothReloaded`].
     ListReload {},
+    /// Packets as they come, until the client hangs up: lines and bytes as in `capture/record.rs`.
+    Capture {
+        /// Which.
+        filter: Filter,
+        /// End after so many.
+        count: Option<u64>,
+        /// End after so many milliseconds.
+        duration_ms: Option<u64>,
+    },
 }
 
 /// Why a line is no request.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ use super::limit::LimitChange;
 use super::owner::Owner;
 use super::reload;
 use super::view::View;
+use crate::capture::{Capturing, Limits};
 use crate::control::{Client, Request};
 use crate::limit::rate_of;
 use crate::list::{BothReloaded, Removed, Shown};
@@ -29,6 +31,7 @@ pub(super) struct Requests {
     current: Arc<Current>,
     owner: Owner,
     lists: Handle,
+    capturing: Arc<Capturing>,
 }
 
 /// Tells the client what came of it, or why nothing did.
@@ -40,8 +43,14 @@ fn or_refuse<T: Serialize, E: Display>(mut client: Client, outcome: Result<T, E>
 }
 
 impl Requests {
-    pub(super) const fn new(view: Arc<View>, current: Arc<Current>, owner: Owner, lists: Handle) -> Self {
-        Self { view, current, owner, lists }
+    pub(super) const fn new(
+        view: Arc<View>,
+        current: Arc<Current>,
+        owner: Owner,
+        lists: Handle,
+        capturing: Arc<Capturing>,
+    ) -> Self {
+        Self { view, current, owner, lists, capturing }
     }
 
     /// Carries out a request and tells the client.
@@ -83,6 +92,10 @@ impl Requests {
                 or_refuse(client, self.lists.remove(list.into(), network).map(|origin| Removed { origin }))
             }
             Request::ListReload {} => or_refuse(client, self.lists.reload(None).map(BothReloaded::from)),
+            Request::Capture { filter, count, duration_ms } => {
+                let limits = Limits { count, duration: duration_ms.map(Duration::from_millis) };
+                self.capturing.start(&filter, limits, client)
+            }
         }
     }
 
