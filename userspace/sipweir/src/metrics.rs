@@ -1,7 +1,7 @@
 //! What monitoring systems scrape: every metric declared once, with its name, kind, unit, labels, sentence and source.
 //!
 //! ```text
-//!  Status ──▶ table (metrics/table.rs) ──▶ encode ──▶ serve (HTTP, loopback or Unix socket)
+//!  Status ──▶ table (metrics/table)   ──▶ encode ──▶ serve (HTTP, loopback or Unix socket)
 //!                      └──▶ page (docs/metrics.md)
 //! ```
 //!
@@ -19,7 +19,7 @@ pub use encode::{CONTENT_TYPE, text};
 pub use labels::{Label, Values};
 pub use page::page;
 pub use serve::{Endpoint, ServeError, Serving};
-pub use table::METRICS;
+pub use table::metrics;
 
 use crate::status::Status;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use promql_parser::label::{MatchOp, Matcher};
 use promql_parser::parser::{self, Expr, LabelModifier, VectorSelector};
 use serde_json::Value;
-use sipweir::metrics::{Kind, METRICS, Metric, Values};
+use sipweir::metrics::{Kind, Metric, Values, metrics};
 
 /// Labels that the scraper adds.
 const OF_THE_SCRAPER: [&str; 2] = ["instance", "job"];
@@ -18,7 +18,7 @@ fn document(name: &str) -> String {
 
 /// The metric that has a sample of that name.
 fn metric_of(sample: &str) -> Option<&'static Metric> {
-    METRICS.iter().find(|metric| metric.sample_names().iter().any(|name| name == sample))
+    metrics().find(|metric| metric.sample_names().iter().any(|name| name == sample))
 }
 
 /// Everything that is wrong with a query, and the labels that its results can have.

@@ -5,7 +5,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Kind, METRICS, Metric, PREFIX, Sample, Value};
+use super::{Kind, Metric, PREFIX, Sample, Value, metrics};
 use crate::status::Status;
 
 /// The media type of [`text`].
@@ -14,7 +14,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// All metrics of a status, ended by `# EOF`. Families without a sample are left out.
 #[must_use]
 pub fn text(status: &Status) -> String {
-    let families = METRICS.iter().map(|metric| (metric, metric.samples(status)));
+    let families = metrics().map(|metric| (metric, metric.samples(status)));
     let families = families.filter(|(_, samples)| !samples.is_empty()).collect();
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Snapshot(families)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, Label, METRICS, PREFIX, Value, Values, text};
+use super::{Kind, Label, PREFIX, Value, Values, metrics, text};
 use crate::counters::{LaneCounters, Outcome, WorkerCounters, wait_bounds_s};
 use crate::status::{self, Service, Status, Worker};
 use sip::Class;
@@ -49,7 +49,7 @@ fn full() -> Status {
 #[test]
 fn names_are_those_of_a_scraper_and_none_is_given_twice() {
     let mut seen = BTreeSet::new();
-    for metric in METRICS {
+    for metric in metrics() {
         let family = metric.family();
         assert!(family.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{family}");
         for suffix in ["_total", "_bucket", "_count", "_sum", "_info", "_created"] {
@@ -79,7 +79,7 @@ fn is_allowed(label: Label, value: &str) -> bool {
 #[test]
 fn every_metric_has_samples_with_allowed_values_of_its_kind_and_none_twice() {
     let status = full();
-    for metric in METRICS {
+    for metric in metrics() {
         let samples = metric.samples(&status);
         assert!(!samples.is_empty(), "{}", metric.family());
         let mut seen = BTreeSet::new();
@@ -107,7 +107,7 @@ fn lines<'t>(text: &'t str, begin: &str) -> Vec<&'t str> {
 fn the_text_has_each_family_once_in_one_piece_and_ends() {
     let text = text(&full());
     assert!(text.ends_with("\n# EOF\n"), "{text}");
-    for metric in METRICS {
+    for metric in metrics() {
         let family = metric.family();
         assert_eq!(lines(&text, &format!("# TYPE {family} {}", metric.kind.name())).len(), 1, "{family}");
         assert_eq!(lines(&text, &format!("# HELP {family} {}", metric.sentence)).len(), 1, "{family}");
@@ -119,7 +119,7 @@ fn the_text_has_each_family_once_in_one_piece_and_ends() {
     for line in text.lines() {
         if let Some(described) = line.strip_prefix("# TYPE ") {
             let family = described.split(' ').next().expect("a name");
-            let metric = METRICS.iter().find(|metric| metric.family() == family).expect("of the table");
+            let metric = metrics().find(|metric| metric.family() == family).expect("of the table");
             names = metric.sample_names();
         } else if !line.starts_with('#') {
             let name = line.split(['{', ' ']).next().expect("a name");
