@@ -7,9 +7,10 @@
 mod clang;
 
 /// Name of a program; its source is `NAME.bpf.c`.
-const PROGRAMS: [&str; 3] = ["classifier", "side_door", "yardstick"];
-const HEADERS: [&str; 16] = [
+const PROGRAMS: [&str; 4] = ["answers", "classifier", "side_door", "yardstick"];
+const HEADERS: [&str; 17] = [
     "abi.h",
+    "branch.h",
     "headers.h",
     "lists.h",
     "locals.h",

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! [`SideDoor`] is a second, small program for what the classifier lets pass because only the kernel can make one
-//! datagram of it.
+//! datagram of it. [`Answers`] is a third: it sees what leaves, and counts what the servers answer and how soon.
 //!
 //! The decision itself is in `classifier.bpf.c`, which reads as the decision; what the two sides share is in `abi.h`.
 //! Numbers stay numbers here: the enums of class, verdict and reason live in `sipweir-sip`, which this crate does not
@@ -32,9 +32,11 @@
 //! program runs on a driver that cannot do it, and [`AttachMode::Generic`] will.
 
 pub mod abi;
+mod answers;
 mod attach;
 mod change;
 mod counters;
+mod egress;
 mod error;
 mod link;
 mod lists;
@@ -49,8 +51,12 @@ mod skeleton;
 mod test_run;
 mod yardstick;
 
+pub use answers::{
+    ANSWER_TIMES, AWAITED_PLACES, AnswerCounters, AnswerReader, Answers, answer_bounds_s, awaited,
+};
 pub use attach::{AttachMode, Attached, Mode};
 pub use counters::{CounterReader, Counters};
+pub use egress::{AnswersAttached, Filter};
 pub use error::Error;
 pub use lists::{List, SourceLists};
 pub use load::Classifier;

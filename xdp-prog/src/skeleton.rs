@@ -21,3 +21,8 @@ pub(crate) mod side_door {
 pub(crate) mod yardstick {
     include!(concat!(env!("OUT_DIR"), "/yardstick.skel.rs"));
 }
+
+/// Of what sees answers.
+pub(crate) mod answers {
+    include!(concat!(env!("OUT_DIR"), "/answers.skel.rs"));
+}

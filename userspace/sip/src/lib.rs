@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod beginning;
+mod branch;
 mod checksum;
 pub mod class;
 pub mod handoff;
@@ -30,6 +31,7 @@ mod via;
 pub mod wire;
 
 pub use beginning::{BEGINNING_LEN, beginning_hash};
+pub use branch::branch_hash;
 pub use class::{Class, MarkerForm, Method, Reason, Verdict, verdict_of};
 pub use handoff::{Checksum, HandoffError, prepare_handoff, verify_udp};
 pub use headers::{CallLines, call_id, call_key, call_lines};

@@ -24,8 +24,18 @@ use crate::{command, probe};
 pub(crate) const POSSIBLE: bool = cfg!(target_arch = "x86_64");
 
 /// The test binaries that need no more than `BPF_PROG_TEST_RUN`.
-const TESTS: [&str; 9] =
-    ["verdicts", "gate", "lists", "monitor", "sweeps", "agreement", "transactions", "samples", "side_door"];
+const TESTS: [&str; 10] = [
+    "verdicts",
+    "gate",
+    "lists",
+    "monitor",
+    "sweeps",
+    "agreement",
+    "transactions",
+    "samples",
+    "side_door",
+    "answers",
+];
 
 /// The kernel's packages of Debian 12 stand between these, with the numbers of the release between them.
 const PACKAGE: (&str, &str) = ("linux-image-6.1.", "-cloud-amd64");
