@@ -31,6 +31,7 @@
 //!   SIPp                        sipweir on eth0, Kamailio on :5060
 //! ```
 
+mod answers;
 mod capture;
 mod commands;
 mod doctor;

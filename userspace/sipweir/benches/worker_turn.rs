@@ -13,7 +13,8 @@ use sip::{Class, Method};
 use sipweir::config::Reply;
 use sipweir::counters::Outcome;
 use sipweir::sources::Sampler;
-use support::{Bench, MS, NEW, REJECT, RETRANSMISSION, Setup, request};
+use support::{Bench, MS, NEW, REJECT, RETRANSMISSION, Setup, request, words};
+use xdp_prog::AWAITED_PLACES;
 
 /// `afxdp::BATCH`, and fewer than the smallest ring here holds.
 const MESSAGES: u64 = 64;
@@ -82,7 +83,10 @@ fn worker_turn(c: &mut Criterion) {
     // More than is waiting anywhere, so that each message meets the same gate.
     let open = Setup { queue_target: 100_000, buckets: 1 << 14, rate_per_s: 1e6, ..Setup::default() };
     let shut = Setup { gate: GateConfig::TailDrop { buffer: Threshold::Messages(1) }, ..silent() };
-    turns(c, "hand_over", &open, 0, &Load::invites(NEW, Class::Undecided, Outcome::HandedOver));
+    let invites = Load::invites(NEW, Class::Undecided, Outcome::HandedOver);
+    turns(c, "hand_over", &open, 0, &invites);
+    let watched = Setup { awaited: Some(words(AWAITED_PLACES)), ..open.clone() };
+    turns(c, "hand_over_watched", &watched, 0, &invites);
     turns(c, "shed", &shut, 1000, &Load::invites(NEW, Class::Undecided, Outcome::SilentByChoice));
     turns(
         c,

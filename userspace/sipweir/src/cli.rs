@@ -81,12 +81,9 @@ enum Command {
     /// Make manual pages, completions, and the reference of the configuration.
     #[command(subcommand, hide = true)]
     Generate(generate::What),
-    /// Wait until standard input ends, and remove a hand-off device.
+    /// Wait until standard input ends, and remove what an instance leaves behind.
     #[command(name = janitor::COMMAND, hide = true)]
-    Janitor {
-        /// Its transmit end.
-        device: String,
-    },
+    Janitor(janitor::Left),
 }
 
 /// Error of the call or the configuration.
@@ -137,7 +134,7 @@ pub fn main() -> ExitCode {
         Command::Top(args) => top::main(&args),
         Command::Tune(args) => tune::main(&args),
         Command::Generate(what) => environment(generate::main(&what)),
-        Command::Janitor { device } => environment(janitor::main(&device)),
+        Command::Janitor(left) => environment(janitor::main(&left)),
     }
 }
 

@@ -15,6 +15,7 @@ mod monitor;
 mod notation;
 mod peer;
 mod read;
+mod server;
 mod value;
 
 pub use capture::{Capture, Collector};
@@ -24,6 +25,7 @@ pub use metrics::{Metrics, MetricsListen};
 pub use monitor::{MonitorClasses, Monitored, ServiceMode};
 pub use peer::Peer;
 pub use read::{ConfigError, Problem};
+pub use server::Server;
 pub use value::{EmergencyNumber, Limit, LinkAddress, Listen, Mode, Network, Rate, Span, Taken};
 
 use std::collections::BTreeMap;
@@ -448,24 +450,6 @@ impl Default for Reply {
             oc_validity: Span::from_millis(500),
             peers: BTreeMap::new(),
         }
-    }
-}
-
-/// The local server of a `kernel` hand-off.
-#[derive(Debug, Clone, Deserialize, JsonSchema, Serialize)]
-#[serde(default)]
-pub struct Server {
-    /// Messages that may wait in the server's own receive queue. Too small: the server idles between two
-    /// looks (one per 200 us). Too large: that queue is a second FIFO without priority, and the default
-    /// socket buffer holds only about 90. Default 32.
-    pub queue_target: u32,
-    /// The server counts as down after its port had no socket for this long. Default 100 ms.
-    pub down_after: Span,
-}
-
-impl Default for Server {
-    fn default() -> Self {
-        Self { queue_target: 32, down_after: Span::from_millis(100) }
     }
 }
 

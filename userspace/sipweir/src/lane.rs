@@ -18,6 +18,7 @@ use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
 use crate::limits::SourceLimits;
 use crate::monitor::Monitor;
+use crate::picks::Picks;
 use crate::reply_policy::ReplyPolicy;
 use crate::transactions::Entry;
 
@@ -87,6 +88,8 @@ pub struct Lane {
     pub monitored: Monitored,
     /// The line that would wait, while originals are only watched.
     pub monitor: Option<Monitor>,
+    /// Requests whose answer is timed, if answers are seen.
+    pub picks: Option<Picks>,
     /// When the server was looked at last.
     pub looked_ns: u64,
 }

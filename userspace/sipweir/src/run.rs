@@ -6,6 +6,7 @@
 //! detaching, so that new packets go to the kernel while the workers finish what they hold. If the process dies at any
 //! point, the kernel closes link and sockets: packets pass.
 
+mod answers;
 mod capturing;
 mod current;
 mod door;
@@ -52,6 +53,7 @@ use crate::status;
 use crate::transactions::{self, Occupancy, Sweeper, Transactions};
 use crate::wake::Wake;
 use crate::worker::{Parts, Worker};
+use answers::Answers;
 use current::Current;
 use door::Door;
 use janitor::Janitor;
@@ -183,7 +185,9 @@ struct Instance {
     lane_of_service: Vec<u8>,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
-    /// Removes the device, if that is left to it.
+    /// What sees the servers' answers, if anything does.
+    answers: Option<Answers>,
+    /// Removes the device, and what else outlives the process, if that is left to it.
     janitor: Option<Janitor>,
     /// After the workers, so that what they leave on their way out is sent.
     exporter: Option<Exporter>,
@@ -232,6 +236,7 @@ impl Instance {
                 config.interface
             );
         }
+        let answers = Answers::start(config, &plan, &settings, &interface);
         let words = xdp_prog::abi::SERVICES_MAX * xdp_prog::abi::QUEUES_MAX;
         let gates =
             Arc::new(MappedWords::map(classifier.gates_fd(), words).context("cannot map the gate words")?);
@@ -269,7 +274,11 @@ impl Instance {
         let (taps, exporter) = capturing.context("cannot start the capture thread")?;
         let mut instance = Self {
             exporter,
-            mode: status::Mode { xdp: attached.mode().name().into(), ..Default::default() },
+            mode: status::Mode {
+                xdp: attached.mode().name().into(),
+                answers: answers.as_ref().map_or("off", Answers::way).into(),
+                ..Default::default()
+            },
             door,
             attached,
             workers: Vec::new(),
@@ -282,6 +291,7 @@ impl Instance {
             lane_of_service: plan.lane_of_service.clone(),
             classifier,
             device,
+            answers,
             janitor: None,
             interface,
             local,
@@ -324,6 +334,9 @@ impl Instance {
         let has_door = queue == door::WORKER;
         let side_door =
             if has_door { Some(self.door.sockets(config, &self.settings, &self.interface)?) } else { None };
+        if let (Some(answers), Some(door)) = (&mut self.answers, &side_door) {
+            answers.leave_out(door)?;
+        }
         let egress = match &self.device {
             Some(device) => {
                 let tx = EgressConfig { tx_ring_size: config.frames.ring_tx, busy_retry_ns: BUSY_RETRY_NS };
@@ -360,7 +373,10 @@ impl Instance {
                     Handoff::Embedded(exchange)
                 }
             };
-            let lane = plan.lane(name, handoff, plan.change(index, name, service, &self.arrivals, queue)?)?;
+            let answers = self.answers.as_ref().filter(|_| answers::is_watched(service));
+            let picks = answers.map(|answers| answers.picks(plan.queues));
+            let begin = plan.change(index, name, service, &self.arrivals, queue)?;
+            let lane = plan.lane(name, handoff, picks, begin)?;
             self.lanes[index].1.push(Arc::clone(&lane.counters));
             lanes.push(lane);
         }
@@ -420,9 +436,11 @@ impl Instance {
         Ok(())
     }
 
-    /// Gives up what only the set-up needed: the device is left to its janitor, and this thread has no capabilities any more.
+    /// Gives up what only the set-up needed: what outlives the process is left to a janitor, and this thread has no
+    /// capabilities any more.
     fn renounce(&mut self) -> anyhow::Result<()> {
-        self.janitor = self.device.as_mut().map(Janitor::start).transpose()?;
+        self.janitor =
+            Janitor::start(self.device.as_mut(), self.answers.as_mut().map(Answers::attached_mut))?;
         Ok(capabilities::renounce_all()?)
     }
 
@@ -559,6 +577,7 @@ impl Instance {
         self.stop.store(true, Ordering::Release);
         let finished = finish(self.workers);
         drop(self.exporter);
+        drop(self.answers);
         drop(self.janitor);
         drop(self.device);
         if finished.is_ok() {
@@ -573,8 +592,12 @@ impl Instance {
             Program::new("xdp", self.classifier.program_fd()),
             Program::new("side_door", self.door.program_fd()),
         ];
-        let programs =
-            programs.into_iter().collect::<Result<_, _>>().context("cannot hold on to the programs")?;
+        let answers = self.answers.as_ref().map(|answers| Program::new("answers", answers.program_fd()));
+        let programs = programs
+            .into_iter()
+            .chain(answers)
+            .collect::<Result<_, _>>()
+            .context("cannot hold on to the programs")?;
         Ok(View {
             started: Instant::now(),
             interface: config.interface.clone(),
@@ -592,6 +615,7 @@ impl Instance {
             occupancy: Arc::clone(&self.occupancy),
             side_door: self.door.counter_reader()?,
             lists: self.lists.handle().clone(),
+            answers: view::Answers::new(config, self.answers.as_ref())?,
             programs,
             capture: config
                 .capture

@@ -127,6 +127,20 @@ impl SideDoor {
         self.doors.iter().map(|door| (door.family, door.sink.as_fd()))
     }
 
+    /// The cookies (`SO_COOKIE`) of the sockets that replies are sent by; 0 where there is none.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn sending_sockets(&self) -> anyhow::Result<[u64; 2]> {
+        let mut cookies = [0; 2];
+        for (cookie, door) in cookies.iter_mut().zip(&self.doors) {
+            *cookie =
+                rustix::net::sockopt::socket_cookie(&door.raw).context("cannot tell own sockets apart")?;
+        }
+        Ok(cookies)
+    }
+
     /// How many families there are; [`SideDoor::look`] takes a number below it.
     #[must_use]
     pub fn families(&self) -> usize {

@@ -4,6 +4,7 @@
 //! The JSON form is a promise (docs/status.md, made from these types): keys are added, not renamed. Counters count from the
 //! start of the instance.
 
+mod answers;
 mod beside;
 mod lists;
 mod page;
@@ -21,6 +22,7 @@ use sip::Class;
 
 use crate::counters::{LaneCounters, Outcome, WorkerCounters};
 
+pub use answers::{AnswerTime, Answers, STATUS_CLASSES};
 pub use beside::{InterfaceCounters, ProgramCost, SOCKET_NAMES, Socket};
 pub use lists::{List, Lists};
 pub use page::{page, schema};
@@ -50,6 +52,10 @@ pub struct Status {
     /// none.
     #[serde(default)]
     pub wait_bounds_s: Vec<f64>,
+    /// Upper bounds of the buckets in which times to the first answer are counted (`services.NAME.answers.time.buckets`),
+    /// seconds; the last bucket has none.
+    #[serde(default)]
+    pub answer_bounds_s: Vec<f64>,
     /// The transaction table.
     #[serde(default)]
     pub transactions: Transactions,
@@ -70,7 +76,7 @@ pub struct Status {
     /// What the kernel counts for the guarded interface.
     #[serde(default)]
     pub interface_counters: InterfaceCounters,
-    /// What the programs `xdp` and `side_door` cost a run; only what the kernel has timed, which it does while
+    /// What the programs `xdp`, `side_door` and `answers` cost a run; only what the kernel has timed, which it does while
     /// `kernel.bpf_stats_enabled` is 1.
     #[serde(default)]
     pub programs: BTreeMap<String, ProgramCost>,
@@ -134,6 +140,9 @@ pub struct Mode {
     pub need_wakeup: bool,
     /// `off`, or why busy polling works or does not.
     pub busy_poll: String,
+    /// How the servers' answers are seen: `tcx`, `clsact`, or `off`.
+    #[serde(default)]
+    pub answers: String,
     /// The hand-off device, if there is one.
     pub handoff_device: Option<String>,
 }
@@ -161,6 +170,9 @@ pub struct Service {
     pub service_rate_per_s: f64,
     /// The server behind it.
     pub server: Server,
+    /// What it answers; absent where that is not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
     /// Longest wait of a message that was handed over.
     pub wait_ms_max: f64,
     /// Replies without the overload control that the client offers, which would have made them longer than the request.
@@ -450,6 +462,9 @@ impl Status {
                 service.server.drops,
                 service.wait_ms_max
             )?;
+            if let Some(answers) = &service.answers {
+                answers.write_text(out)?;
+            }
             if service.would_wait > 0 {
                 writeln!(out, "  {} would wait or be at the server", service.would_wait)?;
             }

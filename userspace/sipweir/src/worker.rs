@@ -26,6 +26,7 @@ mod inflow;
 mod pause;
 mod receive;
 mod side;
+mod timing;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -324,6 +325,7 @@ impl Worker {
         } else {
             None
         };
+        self.pick(index, &message);
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
         let (mut txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));

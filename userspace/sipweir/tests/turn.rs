@@ -2,13 +2,19 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use overload::{GateConfig, GateState, GateWord, HystereticConfig, RandomConfig, Threshold};
 use proptest::prelude::*;
 use sip::{Class, Method};
 use sipweir::config::{MonitorClasses, Monitored, Reply};
 use sipweir::counters::Outcome;
 use sipweir::limits::Cap;
-use support::{Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, same_cap};
+use support::{
+    BRANCH_SEED, Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, same_cap,
+    words,
+};
+use xdp_prog::AWAITED_PLACES;
 use xdp_prog::abi::{ARRIVAL_WORDS, QUEUES_MAX};
 
 const URI: &str = "sip:b@example.com";
@@ -28,6 +34,35 @@ fn an_original_reaches_the_server_without_its_marker() {
     assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::HandedOver), 2);
     bench.turn_after(MS);
     bench.assert_conserved();
+}
+
+#[test]
+fn an_original_is_written_down_for_timing_when_it_is_handed_over_and_nothing_else_is() {
+    let awaited = words(AWAITED_PLACES);
+    let mut bench = Bench::new(&Setup { awaited: Some(Arc::clone(&awaited)), ..Setup::default() });
+    let written = || (0..AWAITED_PLACES).filter(|place| awaited.load(*place) != 0).collect::<Vec<_>>();
+    for (method, uri, call) in [
+        ("INVITE", "sip:b@example.com;rtx=1", "c1"),
+        ("BYE", URI, "c2"),
+        ("ACK", URI, "c3"),
+        ("MESSAGE", URI, "c4"),
+    ] {
+        bench.deliver(&request(method, uri, call)).expect("delivered");
+    }
+    bench.turn_after(MS);
+    assert_eq!((bench.at_server().len(), written().len()), (4, 0));
+    // It waits: nothing is written before its turn.
+    bench.server.set_waiting(100);
+    bench.turn_after(MS);
+    let invite = request("INVITE", URI, "c5");
+    bench.deliver(&invite).expect("delivered");
+    bench.turn_after(MS);
+    assert!(written().is_empty());
+    bench.server.set_waiting(0);
+    bench.turn_after(MS);
+    assert_eq!(bench.at_server(), [invite.as_str()]);
+    let hash = sip::branch_hash(invite.as_bytes(), BRANCH_SEED).expect("a branch");
+    assert_eq!(written(), [xdp_prog::awaited(hash, 0).0]);
 }
 
 #[test]

@@ -41,6 +41,7 @@ const SOCKET: Reload = Restart("the socket is made at the start, and is the lock
 const METRICS: Reload = Restart("the socket is made at the start");
 const CAPTURE: Reload = Restart("buffers and the thread that sends are made at the start");
 const SERVICES: Reload = Restart("the table of services is fixed when the XDP program is loaded");
+const ANSWERS: Reload = Restart("the program that sees the answers is loaded at the start");
 const PROCESSOR: Reload = Restart("the processor and its queue are made at the start");
 
 /// Every key, with `NAME` for that of a service. A map from networks is one key.
@@ -107,6 +108,7 @@ pub const KEYS: &[(&str, Reload)] = &[
     ("service.NAME.reply.peers", Live),
     ("service.NAME.server.queue_target", Live),
     ("service.NAME.server.down_after", Live),
+    ("service.NAME.server.watch_answers", ANSWERS),
     ("service.NAME.embedded.capacity", PROCESSOR),
     ("service.NAME.embedded.service_time", PROCESSOR),
     ("service.NAME.embedded.queue", PROCESSOR),

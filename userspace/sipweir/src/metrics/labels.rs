@@ -4,7 +4,7 @@ use overload::{GateState, ServerState};
 use sip::{Class, Reason, Verdict};
 
 use crate::counters::Outcome;
-use crate::status::SOCKET_NAMES;
+use crate::status::{SOCKET_NAMES, STATUS_CLASSES};
 
 /// A dimension of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,8 @@ pub enum Label {
     Reload,
     /// Which BPF program.
     Program,
+    /// What a server has answered.
+    Status,
     /// Which way packets went.
     Direction,
     /// Version of sipweir.
@@ -73,7 +75,7 @@ pub(super) const GATE_STATES: [GateState; 3] = [GateState::Normal, GateState::Ov
 
 impl Label {
     /// All labels.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Service,
         Self::Mode,
         Self::Handoff,
@@ -93,6 +95,7 @@ impl Label {
         Self::List,
         Self::Reload,
         Self::Program,
+        Self::Status,
         Self::Direction,
         Self::Version,
         Self::Interface,
@@ -118,6 +121,7 @@ impl Label {
             Self::LookUp | Self::SideDoor | Self::Capture | Self::Reload => "result",
             Self::List => "list",
             Self::Program => "program",
+            Self::Status => "status",
             Self::Direction => "direction",
             Self::Version => "version",
             Self::Interface => "interface",
@@ -149,7 +153,8 @@ impl Label {
             Self::Capture => closed(&["captured", "cut", "lost", "sent", "unsent"]),
             Self::List => Values::Closed(xdp_prog::List::ALL.map(xdp_prog::List::name).into()),
             Self::Reload => closed(&["done", "refused"]),
-            Self::Program => closed(&["xdp", "side_door"]),
+            Self::Program => closed(&["xdp", "side_door", "answers"]),
+            Self::Status => closed(&STATUS_CLASSES),
             Self::Direction => closed(&["receive", "transmit"]),
             Self::Version => Values::Open("the version of sipweir"),
             Self::Interface => Values::Open("the interface of the configuration"),

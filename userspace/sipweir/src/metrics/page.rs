@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Kind, Label, Metric, Values, metrics};
+use super::{Kind, Label, Metric, PREFIX, Values, metrics};
 use crate::counters::wait_bounds_s;
 
 /// The page; `cargo xtask docs` writes it.
@@ -22,8 +22,13 @@ fn write_page(page: &mut String) -> std::fmt::Result {
         let (name, kind) = (name_of(metric), metric.kind.name());
         writeln!(page, "| `{name}` | {kind} | {} | {} |", labels.join(", "), metric.sentence)?;
     }
-    let bounds: Vec<String> = wait_bounds_s().iter().map(f64::to_string).collect();
-    writeln!(page, "\nBounds of the histogram's buckets (`le`), in seconds: {}, +Inf.", bounds.join(", "))?;
+    for (histogram, bounds) in
+        [("wait", &wait_bounds_s()[..]), ("server_answer_time", &xdp_prog::answer_bounds_s()[..])]
+    {
+        let bounds: Vec<String> = bounds.iter().map(f64::to_string).collect();
+        let bounds = bounds.join(", ");
+        writeln!(page, "\nBounds of the buckets (`le`) of `{PREFIX}_{histogram}_seconds`: {bounds}, +Inf.")?;
+    }
     page.push_str(
         "\n## Labels\n\nEvery value that a label can have.\n\n| label | of | values |\n|---|---|---|\n",
     );

@@ -26,17 +26,24 @@ fn full() -> Status {
         reason: reason.into(),
         packets,
     };
+    let mut answered =
+        xdp_prog::AnswerCounters { classes: [0, 3, 2, 0, 0, 1, 0], unavailable: 1, ..Default::default() };
+    answered.times[1] = 4;
+    answered.time_us = 320;
+    let mut watched = Service::read(Vec::new(), "enforce", "kernel", "hysteretic", &lanes);
+    watched.answers = Some(status::Answers::of(&answered));
     Status {
         version: "0.0.1".into(),
         uptime_s: 1.5,
         interface: "eth0".into(),
         mode: status::Mode { xdp: "native".into(), af_xdp: "copy".into(), ..status::Mode::default() },
         services: [
-            ("main".to_owned(), Service::read(Vec::new(), "enforce", "kernel", "hysteretic", &lanes)),
+            ("main".to_owned(), watched),
             ("a \"b\\c".to_owned(), Service::read(Vec::new(), "enforce", "kernel", "fifo", &lanes[..1])),
         ]
         .into(),
         wait_bounds_s: wait_bounds_s().into(),
+        answer_bounds_s: xdp_prog::answer_bounds_s().into(),
         workers: vec![Worker::read(0, 1, &counters), Worker::read(1, 0, &counters)],
         capture: Some(status::Capture::default()),
         programs: [("xdp".to_owned(), status::ProgramCost { runs: 4, run_s: 1e-6 })].into(),
@@ -149,6 +156,12 @@ fn numbers_and_labels_arrive_as_they_are() {
         "sipweir_wait_seconds_bucket{le=\"+Inf\",service=\"main\",class=\"original\"} 2",
         "sipweir_wait_seconds_count{service=\"main\",class=\"original\"} 2",
         "sipweir_wait_seconds_sum{service=\"main\",class=\"original\"} 9.007",
+        "sipweir_server_answers_total{service=\"main\",status=\"2xx\"} 2",
+        "sipweir_server_answers_total{service=\"main\",status=\"6xx\"} 0",
+        "sipweir_server_answers_unavailable_total{service=\"main\"} 1",
+        "sipweir_server_answer_time_seconds_bucket{le=\"0.000064\",service=\"main\"} 0",
+        "sipweir_server_answer_time_seconds_bucket{le=\"0.000096\",service=\"main\"} 4",
+        "sipweir_server_answer_time_seconds_sum{service=\"main\"} 0.00032",
         "sipweir_messages_waiting{service=\"a \\\"b\\\\c\",queue=\"0\"} 0.0",
     ] {
         assert_eq!(lines(&text, line), [line], "{text}");
@@ -158,7 +171,13 @@ fn numbers_and_labels_arrive_as_they_are() {
 #[test]
 fn what_is_not_measured_is_left_out() {
     let text = text(&Status::default());
-    for absent in ["sipweir_program_", "sipweir_capture_", "sipweir_worker_", "sipweir_messages_"] {
+    for absent in [
+        "sipweir_program_",
+        "sipweir_capture_",
+        "sipweir_worker_",
+        "sipweir_messages_",
+        "sipweir_server_answer",
+    ] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }
     assert!(text.contains("\nsipweir_interface_missed_total 0\n") && text.ends_with("# EOF\n"));

@@ -23,6 +23,7 @@ use crate::lane::Lane;
 use crate::limits::SourceLimits;
 use crate::monitor::Monitor;
 use crate::netdev::Stack;
+use crate::picks::Picks;
 use crate::reply_policy::{ReplyPolicy, ReplyRules};
 use crate::{clock, sock_diag};
 
@@ -251,7 +252,13 @@ impl Plan {
     }
 
     /// A lane that begins by this configuration.
-    pub(super) fn lane(&self, name: &str, handoff: Handoff, begin: LaneChange) -> anyhow::Result<Lane> {
+    pub(super) fn lane(
+        &self,
+        name: &str,
+        handoff: Handoff,
+        picks: Option<Picks>,
+        begin: LaneChange,
+    ) -> anyhow::Result<Lane> {
         let now_ns = clock::now();
         let LaneChange { gate, credit, reply, caps, max_wait_ns, copy_wait_ns, monitored, monitor } = begin;
         let discipline = overload::Gate::discipline(&gate);
@@ -273,6 +280,7 @@ impl Plan {
             counters: Arc::new(LaneCounters::default()),
             monitored,
             monitor,
+            picks,
             looked_ns: 0,
         })
     }

@@ -1,15 +1,19 @@
 //! What the control thread reads while an instance runs, put together for `status`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sip::{Class, Reason, Verdict};
 
+use super::answers::is_watched;
 use super::current::Current;
 use super::programs::Program;
 use crate::capture;
+use crate::config::Config;
 use crate::counters::{LaneCounters, WorkerCounters, wait_bounds_s};
 use crate::netdev::Traffic;
 use crate::status;
@@ -35,6 +39,8 @@ pub(super) struct View {
     pub(super) occupancy: Arc<Occupancy>,
     pub(super) side_door: xdp_prog::SideDoorCounterReader,
     pub(super) lists: lists::keeper::Handle,
+    /// What the servers answer, if it is seen.
+    pub(super) answers: Option<Answers>,
     pub(super) programs: Vec<Program>,
     /// Where refused messages go, and what the thread counts that sends them.
     pub(super) capture: Option<(SocketAddr, Arc<capture::Sent>)>,
@@ -59,19 +65,19 @@ impl View {
                 .zip(config.service.values())
                 .map(|((name, lanes), service)| {
                     let listen = service.listen.to_strings();
-                    (
-                        name.clone(),
-                        status::Service::read(
-                            listen,
-                            service.monitored().name(),
-                            service.handoff.name(),
-                            service.gate.kind.name(),
-                            lanes,
-                        ),
-                    )
+                    let mut read = status::Service::read(
+                        listen,
+                        service.monitored().name(),
+                        service.handoff.name(),
+                        service.gate.kind.name(),
+                        lanes,
+                    );
+                    read.answers = self.answers.as_ref().and_then(|answers| answers.of(name));
+                    (name.clone(), read)
                 })
                 .collect(),
             wait_bounds_s: wait_bounds_s().into(),
+            answer_bounds_s: xdp_prog::answer_bounds_s().into(),
             transactions: status::Transactions {
                 slots: self.transactions,
                 live: self.occupancy.live.load(Ordering::Relaxed),
@@ -118,6 +124,37 @@ impl View {
             lost: workers().map(|counters| counters.side_lost.get()).sum(),
             large_free: workers().map(|counters| counters.large_free.get()).sum(),
         }
+    }
+}
+
+/// Reads what the servers answer.
+pub(super) struct Answers {
+    reader: xdp_prog::AnswerReader,
+    /// Of each service that is watched: the indexes of its addresses in the program.
+    addresses: BTreeMap<String, Range<usize>>,
+}
+
+impl Answers {
+    pub(super) fn new(config: &Config, answers: Option<&super::Answers>) -> anyhow::Result<Option<Self>> {
+        let Some(answers) = answers else { return Ok(None) };
+        let mut begin = 0;
+        let mut addresses = BTreeMap::new();
+        for (name, service) in &config.service {
+            let end = begin + service.listen.0.len();
+            if is_watched(service) {
+                addresses.insert(name.clone(), begin..end);
+            }
+            begin = end;
+        }
+        Ok(Some(Self { reader: answers.reader()?, addresses }))
+    }
+
+    fn of(&self, service: &str) -> Option<status::Answers> {
+        let mut sum = xdp_prog::AnswerCounters::default();
+        for address in self.addresses.get(service)?.clone() {
+            sum.add(&self.reader.read(address).ok()?);
+        }
+        Some(status::Answers::of(&sum))
     }
 }
 

@@ -30,6 +30,7 @@ use sipweir::lane::Lane;
 use sipweir::limits::{Cap, CapTable, Caps, SourceBits, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::monitor::Monitor;
+use sipweir::picks::Picks;
 use sipweir::prefix::Prefix;
 use sipweir::privileged::Privileged;
 use sipweir::reply_policy::{ReplyPolicy, ReplyRules};
@@ -94,6 +95,7 @@ pub struct Bench {
 }
 
 /// What a test may want otherwise.
+#[derive(Clone)]
 pub struct Setup {
     pub gate: GateConfig,
     pub queue_target: u32,
@@ -112,7 +114,12 @@ pub struct Setup {
     /// Buffers of the export; 0: none.
     pub capture: u32,
     pub monitored: Monitored,
+    /// Where requests are written down whose answer is timed.
+    pub awaited: Option<Arc<MappedWords>>,
 }
+
+/// Of what is written down there.
+pub const BRANCH_SEED: u64 = 7;
 
 impl Default for Setup {
     fn default() -> Self {
@@ -131,6 +138,7 @@ impl Default for Setup {
             local: LocalAddresses::default(),
             capture: 0,
             monitored: Monitored::NONE,
+            awaited: None,
         }
     }
 }
@@ -247,6 +255,7 @@ impl Bench {
                 .monitored
                 .has(Class::Original)
                 .then(|| Monitor::new(Arc::clone(&arrivals), 0..2, 0, VirtualQueue::new(rate, now_ns))),
+            picks: setup.awaited.clone().map(|table| Picks::new(table, BRANCH_SEED, 1)),
             looked_ns: 0,
         };
         let gates = words(SERVICES_MAX * QUEUES_MAX);

@@ -1,9 +1,10 @@
-//! The servers: whether they are there, how fast they are.
+//! The servers: whether they are there, how fast they are, what they answer.
 
 use super::{at_workers, by_service};
-use crate::metrics::Kind::{Counter, Gauge};
+use crate::metrics::Kind::{Counter, Gauge, Histogram};
 use crate::metrics::Label::{self, Queue, Service};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, Value};
+use crate::status::{self, STATUS_CLASSES, Status};
 
 pub(super) const METRICS: &[Metric] = &[
     Metric {
@@ -46,4 +47,47 @@ pub(super) const METRICS: &[Metric] = &[
             by_service(status, |name, service| samples.whole([name], service.server.drops))
         },
     },
+    Metric {
+        name: "server_answers",
+        kind: Counter,
+        unit: None,
+        labels: &[Service, Label::Status],
+        sentence: "Responses of the server that left by the guarded interface, by status class. Absent where they are not seen.",
+        read: |status, samples| {
+            by_answers(status, |name, answers| {
+                for class in STATUS_CLASSES {
+                    samples.whole([name, class], answers.by_class.get(class).copied().unwrap_or(0));
+                }
+            });
+        },
+    },
+    Metric {
+        name: "server_answers_unavailable",
+        kind: Counter,
+        unit: None,
+        labels: &[Service],
+        sentence: "Of these, responses of 503: the server's own refusals.",
+        read: |status, samples| {
+            by_answers(status, |name, answers| samples.whole([name], answers.unavailable));
+        },
+    },
+    Metric {
+        name: "server_answer_time",
+        kind: Histogram,
+        unit: Some("seconds"),
+        labels: &[Service],
+        sentence: "Time from hand-over to the first answer of any kind, of INVITE, REGISTER and OPTIONS that were picked: all of a slow server, some 500 a second of a fast one.",
+        read: |status, samples| {
+            by_answers(status, |name, answers| {
+                let counts = answers.time.buckets.iter().copied();
+                let bounds = status.answer_bounds_s.iter().copied().chain([f64::INFINITY]);
+                let buckets = bounds.zip(counts).collect();
+                samples.add([name], Value::Waits { buckets, sum_s: answers.time.sum_s });
+            });
+        },
+    },
 ];
+
+fn by_answers(status: &Status, mut each: impl FnMut(&str, &status::Answers)) {
+    by_service(status, |name, service| service.answers.iter().for_each(|answers| each(name, answers)));
+}
