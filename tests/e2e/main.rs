@@ -39,6 +39,7 @@ mod failures;
 mod guard;
 mod guarded;
 mod limits;
+mod health;
 mod lists;
 mod live;
 mod log;

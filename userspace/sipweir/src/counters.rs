@@ -270,6 +270,12 @@ pub struct LaneCounters {
     pub service_rate_milli: Count,
     /// `overload::ServerState` as a number.
     pub server_state: Count,
+    /// 1 while the server has a socket.
+    pub server_has_socket: Count,
+    /// 1 while it has one and answers no probes.
+    pub server_silent: Count,
+    /// Thousandths of an original per second that the server is given at most for its health; 0 without a limit.
+    pub server_limit_milli: Count,
     /// Changes of the server's state since start.
     pub server_changes: Count,
     /// This worker's even part of the datagrams that the server's own socket dropped since start.
@@ -301,6 +307,9 @@ impl Default for LaneCounters {
             in_system_us: Count::default(),
             service_rate_milli: Count::default(),
             server_state: Count::default(),
+            server_has_socket: Count::default(),
+            server_silent: Count::default(),
+            server_limit_milli: Count::default(),
             server_changes: Count::default(),
             server_drops: Count::default(),
             processor_gone: Count::default(),

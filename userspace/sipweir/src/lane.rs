@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use overload::{
     AdmittedCalls, AnyGate, CallQueue, Credit, Gate, GateState, GateTimes, GateWord, Inquiry, Lane as Queue,
-    Mix, ServerState,
+    Mix, Pace, ServerState,
 };
 use sip::{Class, Datagram, Marker, Seed};
 
@@ -16,8 +16,9 @@ use crate::change::LaneChange;
 use crate::config::Monitored;
 use crate::counters::{LaneCounters, Outcome};
 use crate::handoff::Handoff;
-use crate::limits::SourceLimits;
+use crate::limits::{self, SourceLimits};
 use crate::monitor::Monitor;
+use crate::orders::Orders;
 use crate::picks::Picks;
 use crate::reply_policy::ReplyPolicy;
 use crate::transactions::Entry;
@@ -90,6 +91,12 @@ pub struct Lane {
     pub monitor: Option<Monitor>,
     /// Requests whose answer is timed, if answers are seen.
     pub picks: Option<Picks>,
+    /// What the main thread says of the server's health.
+    pub orders: Arc<Orders>,
+    /// How fast originals are handed over, by these orders.
+    pub pace: Pace,
+    /// Whether the server has a socket and answers no probes, by these orders.
+    pub is_silent: bool,
     /// When the server was looked at last.
     pub looked_ns: u64,
 }
@@ -134,7 +141,9 @@ impl Lane {
 
     /// Looks at the server if it is time to. `in_flight` is what the hand-off device has not delivered yet.
     pub fn look_if_due(&mut self, in_flight: u32, now_ns: u64) {
-        let interval_ns = match self.credit.server() {
+        let was_silent = std::mem::replace(&mut self.is_silent, self.orders.is_silent());
+        let interval_ns = match self.server() {
+            _ if self.is_silent != was_silent => 0,
             ServerState::Missing | ServerState::Down => AWAY_LOOK_INTERVAL_NS,
             ServerState::Up if !self.queue.is_empty() => LOOK_INTERVAL_NS,
             ServerState::Up if self.credit.at_server() > 0 => DRAIN_LOOK_INTERVAL_NS,
@@ -147,6 +156,11 @@ impl Lane {
         self.looked_ns = now_ns;
         self.mix.forget_if_old(now_ns);
         let look = self.handoff.look(&mut self.credit, in_flight, now_ns);
+        let limit_per_s = self.orders.limit_per_s();
+        if self.pace.limit_per_s() != limit_per_s {
+            self.pace.set(limit_per_s);
+            self.gate.set_service_rate(self.service_rate_per_s());
+        }
         self.counters.server_drops.add(look.dropped);
         if let Some(monitor) = &mut self.monitor {
             monitor.look(now_ns, self.credit.at_server().into(), look.dropped);
@@ -158,9 +172,9 @@ impl Lane {
         if look.departed > 0 {
             self.gate.set_service_rate(self.service_rate_per_s());
         }
-        if look.changed {
+        if look.changed || self.is_silent != was_silent {
             // The state first: who sees the change shall find it.
-            self.counters.server_state.set(self.credit.server() as u64);
+            self.publish_server();
             self.counters.server_changes.add(1);
         }
     }
@@ -170,8 +184,31 @@ impl Lane {
     pub fn service_rate_per_s(&self) -> f64 {
         match &self.monitor {
             Some(monitor) => monitor.queue.rate_per_s(),
-            None => self.credit.rate_per_s() * self.mix.share(),
+            None => {
+                let measured = self.credit.rate_per_s() * self.mix.share();
+                self.pace.limit_per_s().map_or(measured, |limit| limit.min(measured))
+            }
         }
+    }
+
+    /// Whether there is a server, and it answers.
+    #[must_use]
+    pub fn server(&self) -> ServerState {
+        match self.credit.server() {
+            ServerState::Up if self.is_silent => ServerState::Down,
+            state => state,
+        }
+    }
+
+    /// How many may be handed over now: of control messages as many as there is credit for, of others no more than the pace
+    /// allows. Control is served first.
+    pub fn grant(&mut self, now_ns: u64) -> u32 {
+        if self.server() != ServerState::Up {
+            return 0;
+        }
+        // Places of a queue are a u32.
+        let control = self.queue.len_of(Queue::Control) as u32;
+        self.credit.grant().min(self.pace.room(now_ns).saturating_add(control))
     }
 
     /// Whether a control message keeps its privilege. It counts for itself and for what it would take along.
@@ -213,6 +250,9 @@ impl Lane {
         }
         // No packet is longer than a datagram of UDP and its headers.
         self.credit.handed(packet_len as u32);
+        if !limits::has_cap(class) {
+            self.pace.took();
+        }
         // The mix is what the server gets while originals wait: an idle night of keep-alives says nothing about it.
         if self.queue.len_of(Queue::New) > 0 {
             self.mix.handed(class == Class::Original, now_ns);
@@ -224,7 +264,7 @@ impl Lane {
     /// True while originals cannot be served at all.
     #[must_use]
     pub fn server_down(&self) -> bool {
-        self.credit.server() == ServerState::Down
+        self.server() == ServerState::Down
     }
 
     /// What the XDP program shall do with originals: the gate's word, or nothing in while the server is down.
@@ -254,7 +294,7 @@ impl Lane {
         const WAITING_NS: u64 = 200_000;
         /// A silence must end although no packet comes by, and lasts some 25 ms.
         const SILENCE_NS: u64 = 10_000_000;
-        match self.credit.server() {
+        match self.server() {
             ServerState::Missing | ServerState::Down => Some(AWAY_LOOK_INTERVAL_NS),
             ServerState::Up if !self.queue.is_empty() => Some(WAITING_NS),
             ServerState::Up if self.credit.at_server() > 0 => Some(DRAIN_LOOK_INTERVAL_NS),
@@ -270,6 +310,18 @@ impl Lane {
     /// Notes the gate's state from now on.
     pub fn note_gate(&mut self, now_ns: u64) {
         self.gate_times.note(now_ns, self.gate.state(), self.in_system());
+    }
+
+    fn publish_server(&self) {
+        let counters = &self.counters;
+        let has_socket = self.credit.server() == ServerState::Up;
+        counters.server_has_socket.set(has_socket.into());
+        counters.server_silent.set((has_socket && self.is_silent).into());
+        // Finite, and above 0.
+        counters
+            .server_limit_milli
+            .set(self.pace.limit_per_s().map_or(0, |limit| (limit * 1e3).ceil() as u64));
+        counters.server_state.set(self.server() as u64);
     }
 
     /// Brings the gauges up to date.
@@ -290,7 +342,7 @@ impl Lane {
         counters.gate_state.set(self.gate.state() as u64);
         counters.gate_admits_ppm.set((self.gate.word().admitted_share() * 1e6).round() as u64);
         counters.gate_transitions.set(self.gate.transitions());
-        counters.server_state.set(self.credit.server() as u64);
+        self.publish_server();
         // A rate is finite and non-negative; thousandths keep slow servers visible.
         if let Handoff::Embedded(exchange) = &self.handoff {
             counters.processor_gone.set(u64::from(!exchange.is_alive()));

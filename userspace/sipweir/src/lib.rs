@@ -12,6 +12,7 @@ pub mod lane;
 pub mod limits;
 pub mod lists;
 pub mod local;
+pub mod orders;
 pub mod picks;
 pub mod prefix;
 pub mod privileged;

@@ -10,10 +10,12 @@ mod answers;
 mod capturing;
 mod current;
 mod door;
+mod health;
 pub(crate) mod janitor;
 mod limit;
 mod owner;
 mod plan;
+mod probe;
 mod programs;
 mod reload;
 mod requests;
@@ -56,10 +58,12 @@ use crate::worker::{Parts, Worker};
 use answers::Answers;
 use current::Current;
 use door::Door;
+use health::{Judged, Judges};
 use janitor::Janitor;
 use owner::Job;
 use plan::{BUSY_RETRY_NS, Plan};
 pub use plan::{check, places};
+use probe::Probes;
 use programs::Program;
 use requests::Requests;
 use service_manager::Watchdog;
@@ -183,6 +187,10 @@ struct Instance {
     lists: Keeping,
     /// For each service index of the XDP program the lane that it belongs to.
     lane_of_service: Vec<u8>,
+    /// Of the same services.
+    judged: Vec<Vec<Judged>>,
+    judges: Judges,
+    probes: Probes,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
     /// What sees the servers' answers, if anything does.
@@ -289,6 +297,9 @@ impl Instance {
             lanes: config.service.keys().map(|name| (name.clone(), Vec::new())).collect(),
             lists,
             lane_of_service: plan.lane_of_service.clone(),
+            judged: vec![Vec::new(); config.service.len()],
+            judges: Judges::default(),
+            probes: Probes::default(),
             classifier,
             device,
             answers,
@@ -312,6 +323,7 @@ impl Instance {
         let opened = instance.classifier.set_local_addresses(own).map_err(Into::into);
         let opened = opened.and_then(|()| instance.door.set_local_addresses(&instance.local));
         let opened = opened.and_then(|()| instance.door.open());
+        let opened = opened.and_then(|()| instance.watch_health(config));
         if let Err(error) = opened {
             let _ended = instance.tear_down();
             return Err(error);
@@ -378,6 +390,8 @@ impl Instance {
             let begin = plan.change(index, name, service, &self.arrivals, queue)?;
             let lane = plan.lane(name, handoff, picks, begin)?;
             self.lanes[index].1.push(Arc::clone(&lane.counters));
+            let (counters, orders) = (Arc::clone(&lane.counters), Arc::clone(&lane.orders));
+            self.judged[index].push(Judged { counters, orders });
             lanes.push(lane);
         }
         self.mode.af_xdp = if mode.copy_mode == CopyMode::ZeroCopy { "zero_copy" } else { "copy" }.into();
@@ -436,6 +450,13 @@ impl Instance {
         Ok(())
     }
 
+    fn watch_health(&mut self, config: &Config) -> anyhow::Result<()> {
+        let now_ns = clock::now();
+        self.judges = Judges::new(config, self.answers.as_ref(), &self.judged, now_ns)?;
+        self.probes = Probes::new(config, &self.judged, now_ns)?;
+        Ok(())
+    }
+
     /// Gives up what only the set-up needed: what outlives the process is left to a janitor, and this thread has no
     /// capabilities any more.
     fn renounce(&mut self) -> anyhow::Result<()> {
@@ -480,6 +501,8 @@ impl Instance {
             }
             watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
             metadata.check(&self.classifier);
+            self.judges.look(clock::now());
+            self.probes.look(clock::now());
             if let Some(sweeper) = &mut sweeper {
                 sweeper.sweep(clock::now());
                 self.occupancy.evicted_in_kernel.store(self.classifier.evicted(), Ordering::Relaxed);

@@ -236,6 +236,12 @@ pub struct Server {
     pub state: String,
     /// Datagrams that its own socket dropped.
     pub drops: u64,
+    /// It is down although it has a socket: it answers no probes.
+    #[serde(default)]
+    pub silent: bool,
+    /// Originals a second that it is given at most, while it is above its bounds; absent while there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_per_s: Option<f64>,
 }
 
 /// What is remembered of requests, to know their copies.
@@ -397,6 +403,10 @@ impl Service {
             server: Server {
                 state: server_state_name(most(|lane| lane.server_state.get())).to_owned(),
                 drops: sum(|lane| lane.server_drops.get()),
+                silent: most(|lane| lane.server_silent.get()) > 0,
+                limit_per_s: Some(sum(|lane| lane.server_limit_milli.get()))
+                    .filter(|limit| *limit > 0)
+                    .map(|limit| limit as f64 / 1e3),
             },
             wait_ms_max: most(|lane| lane.wait_ns_max.get()) as f64 / 1e6,
             control_left_out: sum(|lane| lane.control_left_out.get()),
@@ -462,6 +472,12 @@ impl Status {
                 service.server.drops,
                 service.wait_ms_max
             )?;
+            if let Some(limit) = service.server.limit_per_s {
+                writeln!(out, "  the server is above its bounds, so it is given {limit:.0}/s at most")?;
+            }
+            if service.server.silent {
+                writeln!(out, "  the server has a socket and answers no probes")?;
+            }
             if let Some(answers) = &service.answers {
                 answers.write_text(out)?;
             }

@@ -239,7 +239,7 @@ impl Worker {
             let in_flight = self.parts.egress.as_ref().map_or(0, Egress::in_flight);
             let lane = &mut self.parts.lanes[index];
             lane.look_if_due(in_flight, now_ns);
-            let mut grant = lane.credit.grant();
+            let mut grant = lane.grant(now_ns);
             if let (Handoff::Kernel(_), Some(egress)) = (&lane.handoff, &self.parts.egress) {
                 grant = grant.min(egress.room());
             }

@@ -66,6 +66,60 @@ fn an_original_is_written_down_for_timing_when_it_is_handed_over_and_nothing_els
 }
 
 #[test]
+fn a_limit_paces_originals_and_leaves_control_messages_alone() {
+    let setup = Setup { queue_target: 100, rate_per_s: 1e6, max_wait_ns: u64::MAX, ..Setup::default() };
+    let mut bench = Bench::new(&setup);
+    bench.turn_after(MS);
+    bench.orders.limit(Some(100.0));
+    bench.turn_after(MS);
+    for call in 0..30 {
+        bench.deliver(&request("INVITE", URI, &format!("c{call}"))).expect("delivered");
+        bench.deliver(&request("BYE", URI, &format!("b{call}"))).expect("delivered");
+    }
+    let count = |bench: &mut Bench, method: &str| {
+        bench.at_server().iter().filter(|message| message.starts_with(method)).count()
+    };
+    bench.turn_after(MS);
+    let first = names(&bench.at_server());
+    let byes = first.iter().filter(|name| name.starts_with("BYE")).count();
+    assert_eq!((byes, first.len() - byes), (30, 1), "nothing was saved up while there was no limit");
+    // A tenth of a second is ten more.
+    let mut paced = 0;
+    for _ in 0..20 {
+        bench.turn_after(5 * MS);
+        paced += count(&mut bench, "INVITE");
+    }
+    assert!((9..=11).contains(&paced), "{paced}");
+    bench.orders.limit(None);
+    bench.turn_after(MS);
+    bench.turn_after(MS);
+    assert_eq!(paced + 1 + count(&mut bench, "INVITE"), 30);
+    bench.assert_conserved();
+}
+
+#[test]
+fn originals_of_a_silent_server_are_refused_until_it_answers() {
+    let mut bench = Bench::new(&Setup::default());
+    bench.turn_after(MS);
+    bench.orders.silence(true);
+    bench.turn_after(MS);
+    assert_eq!((bench.lane.server_state.get(), bench.lane.server_silent.get()), (2, 1));
+    bench.deliver(&request("INVITE", URI, "c1")).expect("delivered");
+    bench.deliver(&request("BYE", URI, "b1")).expect("delivered");
+    bench.turn_after(MS);
+    assert!(bench.at_server().is_empty(), "nothing is handed over");
+    assert_eq!(bench.lane.outcome_of(Class::Original, Outcome::RejectedServerDown), 1);
+    bench.orders.silence(false);
+    bench.turn_after(MS);
+    bench.deliver(&request("INVITE", URI, "c2")).expect("delivered");
+    bench.turn_after(MS);
+    assert_eq!(names(&bench.at_server()).len(), 2, "the BYE has waited");
+    assert_eq!((bench.lane.server_state.get(), bench.lane.server_silent.get()), (0, 0));
+    bench.turn_after(MS);
+    bench.assert_conserved();
+}
+
+#[test]
 fn the_order_is_control_then_originals_then_copies() {
     let mut bench = Bench::new(&Setup { queue_target: 1, ..Setup::default() });
     // The server has one message: no credit, so everything waits.

@@ -184,12 +184,7 @@ fn one_service(path: &str, service: &Service, whole: bool, report: &mut impl FnM
     reply(&format!("{path}.reply"), &service.reply, whole, report);
     gate(path, service, report);
     match service.handoff {
-        HandoffKind::Kernel if service.server.queue_target == 0 => {
-            report(
-                format!("{path}.server.queue_target"),
-                "at least 1, or nothing is ever handed over".into(),
-            );
-        }
+        HandoffKind::Kernel => service.server.check(&format!("{path}.server"), report),
         HandoffKind::Embedded => {
             let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
             let rates = [
@@ -203,7 +198,6 @@ fn one_service(path: &str, service: &Service, whole: bool, report: &mut impl FnM
                 report(format!("{path}.embedded.queue"), "between 1 and 65536 places".into());
             }
         }
-        HandoffKind::Kernel => {}
     }
 }
 

@@ -18,6 +18,7 @@ fn full() -> Status {
     lanes[0].waited(Class::Original, 7_000_000);
     lanes[1].waited(Class::Original, 9_000_000_000);
     lanes[1].gate_state.set(2);
+    lanes[1].server_limit_milli.set(12_500);
     let counters = WorkerCounters::default();
     counters.turns.add(3);
     let row = |class: &str, verdict: &str, reason: &str, packets| status::KernelRow {
@@ -162,6 +163,8 @@ fn numbers_and_labels_arrive_as_they_are() {
         "sipweir_server_answer_time_seconds_bucket{le=\"0.000064\",service=\"main\"} 0",
         "sipweir_server_answer_time_seconds_bucket{le=\"0.000096\",service=\"main\"} 4",
         "sipweir_server_answer_time_seconds_sum{service=\"main\"} 0.00032",
+        "sipweir_server_limit_messages_per_second{service=\"main\"} 12.5",
+        "sipweir_server_silent{service=\"main\"} 0",
         "sipweir_messages_waiting{service=\"a \\\"b\\\\c\",queue=\"0\"} 0.0",
     ] {
         assert_eq!(lines(&text, line), [line], "{text}");

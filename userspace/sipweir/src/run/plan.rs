@@ -9,7 +9,7 @@ use afxdp::{CopyMode, FrameBudget, MappedWords, PortConfig, UmemConfig};
 use anyhow::Context;
 use overload::{
     AdmittedCalls, AnyGate, CallQueue, ConfigError, Credit, CreditConfig, GateConfig, GateTimes,
-    HystereticConfig, QueueCapacity, RandomConfig, RateConfig, VirtualQueue,
+    HystereticConfig, Pace, QueueCapacity, RandomConfig, RateConfig, VirtualQueue,
 };
 use sip::{Class, TransactionKey};
 use xdp_prog::LINK_ADDRESSES_MAX;
@@ -281,6 +281,9 @@ impl Plan {
             monitored,
             monitor,
             picks,
+            orders: Arc::default(),
+            pace: Pace::new(now_ns),
+            is_silent: false,
             looked_ns: 0,
         })
     }

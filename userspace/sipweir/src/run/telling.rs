@@ -67,6 +67,12 @@ fn tell_server(service: &str, lanes: &[Arc<LaneCounters>], changes: u64) {
         tracing::info!(%service, %server, changes, waiting, drops, "the server is there");
     } else if *server == ServerState::Missing.name() {
         tracing::warn!(%service, %server, changes, waiting, drops, "no socket on the guarded port; requests wait");
+    } else if now.server.silent {
+        tracing::error!(
+            %service, %server, changes, waiting, drops,
+            "the server is down: it has a socket and answers no probes (server.probe_interval). It is stopped or stuck; until it \
+             answers, new requests are answered by sipweir"
+        );
     } else {
         tracing::error!(
             %service, %server, changes, waiting, drops,

@@ -30,6 +30,7 @@ use sipweir::lane::Lane;
 use sipweir::limits::{Cap, CapTable, Caps, SourceBits, SourceLimits};
 use sipweir::local::{LetterBox, LocalAddresses};
 use sipweir::monitor::Monitor;
+use sipweir::orders::Orders;
 use sipweir::picks::Picks;
 use sipweir::prefix::Prefix;
 use sipweir::privileged::Privileged;
@@ -82,6 +83,7 @@ pub struct Bench {
     pub egress: EgressWire,
     pub server: FakeServer,
     pub lane: Arc<LaneCounters>,
+    pub orders: Arc<Orders>,
     pub counters: Arc<WorkerCounters>,
     pub gates: Arc<MappedWords>,
     pub table: Arc<MappedWords>,
@@ -231,6 +233,7 @@ impl Bench {
             rate,
             ..CreditConfig::default()
         };
+        let orders = Arc::new(Orders::default());
         let lane = Lane {
             name: "test".into(),
             queue: CallQueue::new(gate.discipline(), QueueCapacity { control: 256, new: 2000, copy: 128 }),
@@ -256,8 +259,12 @@ impl Bench {
                 .has(Class::Original)
                 .then(|| Monitor::new(Arc::clone(&arrivals), 0..2, 0, VirtualQueue::new(rate, now_ns))),
             picks: setup.awaited.clone().map(|table| Picks::new(table, BRANCH_SEED, 1)),
+            orders: Arc::clone(&orders),
+            pace: overload::Pace::new(now_ns),
+            is_silent: false,
             looked_ns: 0,
         };
+
         let gates = words(SERVICES_MAX * QUEUES_MAX);
         let table = setup.table.clone().unwrap_or_else(|| words(setup.buckets * SLOTS));
         let served = words(128 * GENERATIONS);
@@ -302,6 +309,7 @@ impl Bench {
             egress,
             server,
             lane: lane_counters,
+            orders,
             counters,
             gates,
             table,

@@ -48,6 +48,28 @@ pub(super) const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "server_silent",
+        kind: Gauge,
+        unit: None,
+        labels: &[Service],
+        sentence: "1 while the server has a socket and answers no probes (`server.probe_interval`); it is `down` then.",
+        read: |status, samples| {
+            by_service(status, |name, service| samples.whole([name], u64::from(service.server.silent)));
+        },
+    },
+    Metric {
+        name: "server_limit",
+        kind: Gauge,
+        unit: Some("messages_per_second"),
+        labels: &[Service],
+        sentence: "Originals a second that the server is given at most while it is above `server.answer_time_max` or `server.unavailable_max`; absent while it is not.",
+        read: |status, samples| {
+            by_service(status, |name, service| {
+                service.server.limit_per_s.iter().for_each(|limit| samples.real([name], *limit));
+            });
+        },
+    },
+    Metric {
         name: "server_answers",
         kind: Counter,
         unit: None,
