@@ -109,12 +109,12 @@ fn a_change_of_the_number_of_queues_loses_no_call_and_is_said() {
     assert!(!refused.status.success() && refused.stderr.contains("AF_XDP"), "{refused}");
     end(of_both, &topology);
 
-    set("1").expect_success();
+    let _said = set("1").expect_success();
     let mut sipweir = guard(&topology);
     let mut callers = topology.call(&CallLoad::at(RATE).ending_after(CALLS));
     for (seconds, queues) in [(3, "2"), (8, "1")] {
         callers.run_for(Duration::from_secs(seconds));
-        set(queues).expect_success();
+        let _said = set(queues).expect_success();
     }
     let totals = callers.finish(PATIENCE).totals();
     assert_all_answered(&totals);

@@ -42,6 +42,7 @@ const METRICS: Reload = Restart("the socket is made at the start");
 const CAPTURE: Reload = Restart("buffers and the thread that sends are made at the start");
 const SERVICES: Reload = Restart("the table of services is fixed when the XDP program is loaded");
 const ANSWERS: Reload = Restart("the program that sees the answers is loaded at the start");
+const JUDGES: Reload = Restart("who judges a server and sends it probes is made at the start");
 const PROCESSOR: Reload = Restart("the processor and its queue are made at the start");
 
 /// Every key, with `NAME` for that of a service. A map from networks is one key.
@@ -109,6 +110,9 @@ pub const KEYS: &[(&str, Reload)] = &[
     ("service.NAME.server.queue_target", Live),
     ("service.NAME.server.down_after", Live),
     ("service.NAME.server.watch_answers", ANSWERS),
+    ("service.NAME.server.answer_time_max", JUDGES),
+    ("service.NAME.server.unavailable_max", JUDGES),
+    ("service.NAME.server.probe_interval", JUDGES),
     ("service.NAME.embedded.capacity", PROCESSOR),
     ("service.NAME.embedded.service_time", PROCESSOR),
     ("service.NAME.embedded.queue", PROCESSOR),

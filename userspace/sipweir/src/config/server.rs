@@ -74,8 +74,8 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
     use crate::config::tests::problems;
+    use crate::config::{Config, Span};
 
     fn service(lines: &str) -> String {
         format!("interface = \"eth0\"\n[service.main]\nlisten = \"*:5060\"\nhandoff = \"kernel\"\n{lines}\n")
@@ -93,9 +93,9 @@ mod tests {
         );
         let on =
             server("server = { answer_time_max = \"80ms\", unavailable_max = 0.1, probe_interval = \"1s\" }");
-        assert_eq!(on.answer_time_max.map(|span| span.nanos()), Some(80_000_000));
+        assert_eq!(on.answer_time_max.map(Span::nanos), Some(80_000_000));
         assert_eq!(
-            (on.unavailable_max, on.probe_interval.map(|span| span.nanos())),
+            (on.unavailable_max, on.probe_interval.map(Span::nanos)),
             (Some(0.1), Some(1_000_000_000))
         );
     }

@@ -56,7 +56,7 @@ pub(super) fn status(second: u64) -> Status {
         waiting: 88,
         at_server: 12,
         service_rate_per_s: 1990.4,
-        server: Server { state: "up".into(), drops: 3 * second },
+        server: Server { state: "up".into(), drops: 3 * second, ..Server::default() },
         received,
         outcomes,
         workers: vec![half(0), half(1)],
@@ -66,7 +66,7 @@ pub(super) fn status(second: u64) -> Status {
         mode: "monitor".into(),
         gate: Gate { state: "normal".into(), admits: 1.0, ..Gate::default() },
         would_wait: 2,
-        server: Server { state: "up".into(), drops: 0 },
+        server: Server { state: "up".into(), ..Server::default() },
         ..Service::default()
     };
     let worker = |queue: u32| Worker {
