@@ -1,4 +1,5 @@
-//! What the program costs for a 600-byte INVITE, as a multiple of a bare redirect measured in the same run. Needs root.
+//! What the program costs for a 600-byte INVITE, as a multiple of a bare redirect measured in the same run (of 12 ns at least). Needs
+//! root.
 //!
 //! `cargo test -p sipweir-xdp-prog --test cost -- --nocapture` prints the ratios. The two programs take turns, and the
 //! best of many short series counts, because a shared machine only ever adds time.
@@ -13,6 +14,10 @@ use xdp_prog::{Classifier, List, Settings, Yardstick};
 
 const SERIES: usize = 40;
 const RUNS_A_SERIES: u32 = 20_000;
+/// A bare redirect is nearly all calls and returns: 36 ns where each return is guarded against speculation (Safe RET), 7 ns on a CPU
+/// that needs no such guard. The work of the program itself differs by a tenth between the two, so the smaller one is
+/// no measure for it.
+const REDIRECT_MIN: Duration = Duration::from_nanos(12);
 /// 16 MiB, the default.
 const BUCKETS: u32 = 1 << 18;
 
@@ -85,7 +90,7 @@ fn the_cost_of_an_invite_stays_within_its_multiple_of_a_bare_redirect() {
     ];
     let (bare, best) = best_of(&cases);
     println!("bare redirect: {} ns", bare.as_nanos());
-    assert_within(&cases, best, bare);
+    assert_within(&cases, best, bare.max(REDIRECT_MIN));
 }
 
 /// Of a bare redirect, and of each case, which take turns.

@@ -311,7 +311,7 @@ mod tests {
             assert_eq!((method as u8, Method::from_u8(number)), (number, Some(method)));
         }
         assert_eq!(Class::from_u8(16), None);
-        assert_eq!(Reason::from_u8(37), None);
+        assert_eq!(Reason::from_u8(38), None);
         assert_eq!(Verdict::from_u8(6), None);
         assert_eq!(MarkerForm::from_u8(2), Some(MarkerForm::Uri));
     }
