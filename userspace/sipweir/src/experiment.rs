@@ -50,6 +50,9 @@ pub enum Experiment {
     },
     /// A server that is slow at first, with one queue and with strict priority, against the simulation (four minutes).
     Slowdown {
+        /// How many times as fast as the model, T1 too; three runs of 333 s, divided by it.
+        #[arg(long, default_value_t = slowdown::SPEED, value_parser = clap::value_parser!(u32).range(1..=10))]
+        speed: u32,
         /// Seed and files.
         #[command(flatten)]
         common: Common,
@@ -99,7 +102,7 @@ pub fn main(experiment: &Experiment) -> anyhow::Result<()> {
             }
             common
         }
-        Experiment::Random { common, .. } | Experiment::Slowdown { common } => common,
+        Experiment::Random { common, .. } | Experiment::Slowdown { common, .. } => common,
     };
     let json = common.json.as_deref().map(Output::open).transpose()?;
     let svg = common.svg.as_deref().map(Output::open).transpose()?;
@@ -141,11 +144,10 @@ fn compare(experiment: &Experiment, theatre: &Theatre, seed: u64) -> anyhow::Res
                 cases: cases.collect::<anyhow::Result<Vec<Case>>>()?,
             })
         }
-        Experiment::Slowdown { .. } => {
-            let cases = slowdown::POLICIES
-                .into_iter()
-                .zip(seeds)
-                .map(|(policy, seed)| policy.compare(&theatre.run(policy.name, &policy.setup(seed))?));
+        Experiment::Slowdown { speed, .. } => {
+            let cases = slowdown::POLICIES.into_iter().zip(seeds).map(|(policy, seed)| {
+                policy.compare(*speed, &theatre.run(policy.name, &policy.setup(*speed, seed))?)
+            });
             Ok(Comparison {
                 experiment: "slowdown",
                 theory: "simulation",
