@@ -98,3 +98,17 @@ fn a_reader_of_the_log_that_hangs_holds_nobody_up() {
     assert_eq!((totals.refused, totals.failed), (25, 0), "{totals:?}");
     end(sipweir, &topology);
 }
+
+/// A file on a full disk, as /dev/full is one (full(4)): each line is lost and counted, and nothing else.
+#[test]
+fn a_full_disk_costs_lines_of_the_log_and_nothing_else() {
+    let topology = Topology::new(&LinkPlan::default());
+    let _kamailio = Kamailio::start(&topology.server, &KamailioPlan::new(topology.service()));
+    let redirected = ["sh", "-c", "exec \"$@\" 2>>/dev/full", "sh"];
+    let mut sipweir = Sipweir::start_by(&redirected, &topology.server, &configuration(), &[]);
+    let totals = topology.call(&CallLoad::at(50).ending_after(25)).finish(Duration::from_secs(20)).totals();
+    assert_eq!((totals.completed, totals.copies), (25, 0), "{totals:?}");
+    // That it guards, and that the server is there.
+    assert!(sipweir.number("/log_lines_lost") >= 2, "{:#}", sipweir.status());
+    end(sipweir, &topology);
+}

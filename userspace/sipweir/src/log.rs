@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   any thread ── tracing event ──▶ formatted line ──▶ bounded channel ──▶ thread "log" ──▶ standard error
-//!                                                        └─ full: the line is lost and counted
+//!                                                        └─ full: the line is lost and counted; so it is when the write fails
 //! ```
 //!
 //! Nobody waits for the reader of standard error: a pipe that nobody empties fills the channel, and from then on lines are
-//! lost, not turns of a worker. A panic goes the same way, since its usual message would stop the thread that ought to end.
+//! lost, not turns of a worker; on a full disk lines are lost, too. A panic goes the same way, since its usual message would stop the thread that ought to end.
 //! Which changes are worth a line, and how many, is for [`changes`].
 //!
 //! Not here: what commands print for their callers; that is output, and goes where they send it.
@@ -15,9 +15,10 @@ pub mod changes;
 
 use std::fmt;
 use std::fs::File;
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _, Write};
 use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -42,12 +43,34 @@ pub enum Format {
     Json,
 }
 
-static LOST: OnceLock<ErrorCounter> = OnceLock::new();
+/// Lines that found the channel full.
+static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+/// Lines that could not be written.
+static UNWRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that were lost since nobody read standard error.
+/// Lines that were lost since nobody read standard error, or since it took none, such as a file on a full disk.
 #[must_use]
 pub fn lost() -> u64 {
-    LOST.get().map_or(0, |counter| counter.dropped_lines() as u64)
+    DROPPED.get().map_or(0, |counter| counter.dropped_lines() as u64) + UNWRITTEN.load(Ordering::Relaxed)
+}
+
+/// Counts what cannot be written, and goes on with the next line.
+struct Counting<W>(W);
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        match self.0.write(line) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                UNWRITTEN.fetch_add(1, Ordering::Relaxed);
+                Ok(line.len())
+            }
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// The open log; dropping it writes what is left, for a second at most.
@@ -71,11 +94,11 @@ pub fn start(look: Format) -> std::io::Result<Log> {
     // From a thread without capabilities, so that the writing one has none either.
     let opened = std::thread::spawn(|| {
         capabilities::renounce_all_of_thread();
-        lossy(stderr)
+        lossy(Counting(stderr))
     });
     let (writer, writing) =
         opened.join().map_err(|_panic| std::io::Error::other("the thread of the log panicked"))?;
-    let _first = LOST.set(writer.error_counter());
+    let _first = DROPPED.set(writer.error_counter());
 
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(for_people);
@@ -96,7 +119,7 @@ pub fn start(look: Format) -> std::io::Result<Log> {
 }
 
 /// A writer that waits for nobody, and the thread behind it.
-fn lossy(to: impl std::io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+fn lossy(to: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
     NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_MAX).thread_name("log").finish(to)
 }
 
