@@ -256,8 +256,10 @@ impl Worker {
         }
         let Parts { lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        // Copies leave the entry as it is until the server has them.
-        if queue != Queue::Copy {
+        if queue == Queue::Copy {
+            // It leaves the table as it is until the server has it; where there was room now, somebody else may be then.
+            message.txn = Entry::of(message.txn.hash);
+        } else {
             transactions.settle(&mut message.txn, TransactionState::Queued, now_ns, counters);
         }
         let arrival_ns = arrival_ns.min(now_ns);
