@@ -16,8 +16,8 @@
 //! is taken from a ring ends in exactly one [`Outcome`] and goes back to the UMEM.
 //!
 //! How packets get from the rings into the queue is in `worker/receive.rs` (in order, by `worker/inflow.rs`), from the
-//! side door in `worker/side.rs`, how they are answered in `worker/answer.rs`, how a reload changes it in `worker/change.rs`. Not here: set-up and tear-down
-//! (`run.rs`), how a hand-off works (`handoff`), what a reply says (`sip`).
+//! side door in `worker/side.rs`, how they are answered in `worker/answer.rs`, how a reload changes it in
+//! `worker/change.rs`. Not here: set-up and tear-down (`run.rs`), how a hand-off works (`handoff`), what a reply says (`sip`).
 
 mod answer;
 mod change;
@@ -318,7 +318,6 @@ impl Worker {
         let Served { item: mut message, call_key, waited_ns, .. } = next;
         // Before it is rewritten.
         let beginning = self.beginning_of(index, &message);
-        let source = message.datagram.source.ip();
         let kept = if self.probe.is_on() {
             let about = self.about(index, &message);
             self.probe.keep(message.body.packet(self.parts.port.umem()), Outcome::HandedOver, about)
@@ -328,50 +327,44 @@ impl Worker {
         self.pick(index, &message);
         let Parts { port, egress, lanes, transactions, counters, .. } = &mut self.parts;
         let lane = &mut lanes[index];
-        let (mut txn, begins_call) = (message.txn, message.begins_call.then_some(call_key));
-        let outcome = match (&mut lane.handoff, egress) {
+        let sent = match (&mut lane.handoff, egress) {
             (Handoff::Kernel(_), Some(egress)) => {
                 let packet = message.body.packet_mut(port.umem());
                 let (to, from) = (egress.destination_mac, egress.source_mac);
                 match sip::prepare_handoff(packet, &message.datagram, message.marker, to, from) {
                     Ok(range) => {
                         let len = range.len();
-                        match egress.send(port, message.body, range) {
-                            Ok(large) => {
-                                transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
-                                transactions.note_served(beginning, now_ns);
-                                self.sources.note(source, false, now_ns);
-                                self.probe.confirm(kept);
-                                lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
-                                return self.parts.give_back(large.map(Body::Large));
-                            }
-                            Err((body, why)) => {
-                                message.body = body;
-                                why
-                            }
-                        }
+                        let left = egress.send(port, message.body, range);
+                        left.map(|large| (large.map(Body::Large), len))
                     }
-                    Err(error) => Outcome::from(error),
+                    Err(error) => Err((message.body, error.into())),
                 }
             }
             (Handoff::Embedded(exchange), _) => {
                 let packet = message.body.packet(port.umem());
+                let len = packet.len();
                 match exchange.hand_over(packet, &message.datagram, message.marker, now_ns) {
-                    Outcome::HandedOver => {
-                        transactions.settle(&mut txn, TransactionState::HandedOver, now_ns, counters);
-                        transactions.note_served(beginning, now_ns);
-                        self.sources.note(source, false, now_ns);
-                        self.probe.confirm(kept);
-                        lane.handed_over(message.class, begins_call, packet.len(), waited_ns, now_ns);
-                        return self.parts.give_back(Some(message.body));
-                    }
-                    other => other,
+                    Outcome::HandedOver => Ok((Some(message.body), len)),
+                    other => Err((message.body, other)),
                 }
             }
-            (Handoff::Kernel(_), None) => Outcome::NoRoom,
+            (Handoff::Kernel(_), None) => Err((message.body, Outcome::NoRoom)),
         };
-        self.probe.forget(kept);
-        self.finish_frame(index, message, outcome);
+        match sent {
+            Ok((left, len)) => {
+                transactions.settle(&mut message.txn, TransactionState::HandedOver, now_ns, counters);
+                transactions.note_served(beginning, now_ns);
+                let begins_call = message.begins_call.then_some(call_key);
+                lane.handed_over(message.class, begins_call, len, waited_ns, now_ns);
+                self.sources.note(message.datagram.source.ip(), false, now_ns);
+                self.probe.confirm(kept);
+                self.parts.give_back(left);
+            }
+            Err((body, outcome)) => {
+                self.probe.forget(kept);
+                self.finish_frame(index, Waiting { body, ..message }, outcome);
+            }
+        }
     }
 
     /// What a capture is told of a message.
