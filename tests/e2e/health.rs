@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
-use sipweir_tests::command::run;
 use sipweir_tests::{CallLoad, Kamailio, KamailioPlan, LinkPlan, Peer, Sipweir, message, wait_until};
 
 use crate::guard::{configuration, end};
@@ -31,8 +31,7 @@ fn a_stopped_server_is_down_by_its_silence_and_comes_back_by_itself() {
     let totals = topology.call(&calls).finish(Duration::from_secs(20)).totals();
     assert_eq!((totals.completed, totals.failed), (25, 0), "{totals:?}");
 
-    let group = format!("-{}", kamailio.id());
-    run(&["kill", "-STOP", "--", &group]);
+    kamailio.signal(Signal::STOP);
     let stopped = Instant::now();
     wait_until("it is known to be silent", Duration::from_secs(4), || {
         server(&sipweir.status())["silent"] == true
@@ -49,7 +48,7 @@ fn a_stopped_server_is_down_by_its_silence_and_comes_back_by_itself() {
         assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
     }
     std::thread::sleep(Duration::from_secs(5).saturating_sub(stopped.elapsed()));
-    run(&["kill", "-CONT", "--", &group]);
+    kamailio.signal(Signal::CONT);
     wait_until("it is back", Duration::from_secs(4), || server(&sipweir.status())["state"] == "up");
     let totals = topology.call(&calls).finish(Duration::from_secs(20)).totals();
     assert_eq!((totals.completed, totals.failed), (25, 0), "{totals:?}");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sipweir_tests::command::run;
+use rustix::process::Signal;
 use sipweir_tests::sipp::Snapshot;
 use sipweir_tests::{CallLoad, Kamailio, KamailioPlan, Link, LinkPlan, Sipweir, turn, wait_until};
 
@@ -15,11 +15,6 @@ const RATE: u32 = 300;
 const CALLS: u32 = 12 * RATE;
 /// From the last call on, for its timers.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Sends a signal to all processes of Kamailio.
-fn signal(kamailio: &Kamailio, signal: &str) {
-    run(&["kill", signal, "--", &format!("-{}", kamailio.id())]);
-}
 
 /// After a bad time everything is as before it: the gate is open, nothing waits, and calls take no copies.
 #[track_caller]
@@ -49,9 +44,9 @@ fn a_server_that_stands_still_for_five_seconds_costs_the_calls_of_that_time_a_re
     let sipweir = guard(&topology);
     let mut callers = topology.call(&CallLoad::at(RATE).ending_after(CALLS));
     callers.run_for(Duration::from_secs(3));
-    signal(&kamailio, "-STOP");
+    kamailio.signal(Signal::STOP);
     callers.run_for(Duration::from_secs(8));
-    signal(&kamailio, "-CONT");
+    kamailio.signal(Signal::CONT);
     let totals = callers.finish(PATIENCE).totals();
     assert_all_answered(&totals);
     // Those of the five seconds, and a second on either side.
@@ -69,7 +64,7 @@ fn a_server_that_is_killed_and_started_again_costs_the_calls_of_that_time_a_refu
     let sipweir = guard(&topology);
     let mut callers = topology.call(&CallLoad::at(RATE).ending_after(CALLS));
     callers.run_for(Duration::from_secs(3));
-    signal(&kamailio, "-KILL");
+    kamailio.signal(Signal::KILL);
     drop(kamailio);
     callers.run_for(Duration::from_secs(6));
     let _again = Kamailio::start(&topology.server, &plan);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::netns::NetNs;
@@ -140,6 +141,11 @@ impl Kamailio {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Sends a signal to all of its processes.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal_group(signal);
     }
 
     /// Ends it in an orderly way.

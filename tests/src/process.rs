@@ -134,7 +134,8 @@ impl Process {
         read(&self.stdout)
     }
 
-    fn signal_group(&self, signal: Signal) {
+    /// Sends a signal to the process and to all that it forked.
+    pub fn signal_group(&self, signal: Signal) {
         // Fails when the group is empty, which is what is wanted.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
