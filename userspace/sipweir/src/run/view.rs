@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use anyhow::Context as _;
 use sip::{Class, Reason, Verdict};
 
+use super::Instance;
 use super::answers::is_watched;
 use super::current::Current;
 use super::programs::Program;
@@ -44,6 +46,48 @@ pub(super) struct View {
     pub(super) programs: Vec<Program>,
     /// Where refused messages go, and what the thread counts that sends them.
     pub(super) capture: Option<(SocketAddr, Arc<capture::Sent>)>,
+}
+
+impl Instance {
+    /// What can be read of this run from now on.
+    pub(super) fn view(&self, config: &Config) -> anyhow::Result<View> {
+        let (counters, monitored) = (self.classifier.counter_reader()?, self.classifier.monitored_reader()?);
+        let programs = [
+            Program::new("xdp", self.classifier.program_fd()),
+            Program::new("side_door", self.door.program_fd()),
+        ];
+        let answers = self.answers.as_ref().map(|answers| Program::new("answers", answers.program_fd()));
+        let programs = programs
+            .into_iter()
+            .chain(answers)
+            .collect::<Result<_, _>>()
+            .context("cannot hold on to the programs")?;
+        Ok(View {
+            started: Instant::now(),
+            interface: config.interface.clone(),
+            ifindex: self.interface.index,
+            mode: status::Mode {
+                handoff_device: self.device.as_ref().map(|device| device.receive().name.clone()),
+                ..self.mode.clone()
+            },
+            current: Arc::clone(&self.current),
+            services: self.lanes.clone(),
+            workers: self.workers.iter().map(|w| (w.queue, w.core, Arc::clone(&w.counters))).collect(),
+            counters,
+            monitored,
+            transactions: self.transactions.as_ref().map_or(0, |memory| memory.table.words().len() as u64),
+            occupancy: Arc::clone(&self.occupancy),
+            side_door: self.door.counter_reader()?,
+            lists: self.lists.handle().clone(),
+            answers: Answers::new(config, self.answers.as_ref())?,
+            programs,
+            capture: config
+                .capture
+                .as_ref()
+                .zip(self.exporter.as_ref())
+                .map(|(capture, exporter)| (capture.collector.0, exporter.counters())),
+        })
+    }
 }
 
 impl View {

@@ -9,7 +9,7 @@ use super::{Running, finish};
 fn worker(queue: u32, run: impl FnOnce() -> u32 + Send + 'static) -> Running {
     Running {
         thread: std::thread::spawn(run),
-        wake: Arc::new(super::Wake::new().expect("eventfd")),
+        wake: Arc::new(crate::wake::Wake::new().expect("eventfd")),
         letters: Arc::default(),
         changes: Arc::default(),
         queue,
