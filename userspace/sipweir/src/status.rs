@@ -21,9 +21,10 @@ use serde::{Deserialize, Serialize};
 use sip::Class;
 
 use crate::counters::{LaneCounters, Outcome, WorkerCounters};
+use crate::netdev::Traffic;
 
 pub use answers::{AnswerTime, Answers, STATUS_CLASSES};
-pub use beside::{InterfaceCounters, ProgramCost, SOCKET_NAMES, Socket};
+pub use beside::{ProgramCost, SOCKET_NAMES, Socket};
 pub use lists::{List, Lists};
 pub use page::{page, schema};
 pub use service::{AtWorker, Wait};
@@ -75,7 +76,7 @@ pub struct Status {
     pub capture: Option<Capture>,
     /// What the kernel counts for the guarded interface.
     #[serde(default)]
-    pub interface_counters: InterfaceCounters,
+    pub interface_counters: Traffic,
     /// What the programs `xdp`, `side_door` and `answers` cost a run; only what the kernel has timed, which it does while
     /// `kernel.bpf_stats_enabled` is 1.
     #[serde(default)]

@@ -1,13 +1,17 @@
 //! What the kernel counts for a device as a whole (`struct rtnl_link_stats64` in include/uapi/linux/if_link.h).
 
 use netlink_packet_route::link::LinkAttribute;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::link::{Links, attribute};
 
-/// Packets of a device since it was made. Whether a driver counts packets that an XDP program takes or drops among these
-/// is its own choice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Packets of the guarded interface since it was made, as the kernel counts them (`ip -s link`). Whether a driver counts
+/// packets that an XDP program takes or drops among these is its own choice.
+// As it stands in the status: the comments here are its documentation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Traffic {
     /// Good packets received.
     pub rx_packets: u64,
@@ -15,7 +19,7 @@ pub struct Traffic {
     pub rx_bytes: u64,
     /// Bad packets received.
     pub rx_errors: u64,
-    /// Packets that the kernel dropped for want of room or of anybody who wants them.
+    /// Packets that the kernel dropped on their way in.
     pub rx_dropped: u64,
     /// Packets that the device dropped for want of buffers.
     pub rx_missed: u64,

@@ -145,7 +145,7 @@ impl View {
                 sent: sent.sent.get(),
                 unsent: sent.unsent.get(),
             }),
-            interface_counters: Traffic::of(self.ifindex).ok().flatten().unwrap_or_default().into(),
+            interface_counters: Traffic::of(self.ifindex).ok().flatten().unwrap_or_default(),
             programs: self.programs.iter().filter_map(Program::cost).collect(),
             kernel: rows_of(&self.counters),
             monitored: rows_of(&self.monitored),

@@ -1,4 +1,4 @@
-//! What the kernel counts beside sipweir: for the interface, for each AF_XDP socket, for the programs.
+//! What the kernel counts beside sipweir: for each AF_XDP socket, for the programs. For the interface: `netdev::Traffic`.
 
 use std::collections::BTreeMap;
 
@@ -6,62 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::WorkerCounters;
-use crate::netdev::Traffic;
 
 /// The names of the AF_XDP sockets of a queue: its RX rings, and the one that sends by the hand-off device.
 pub const SOCKET_NAMES: [&str; afxdp::RINGS + 1] = ["control", "new", "retransmission", "reject", "handoff"];
-
-/// Packets of the guarded interface since it was made, as the kernel counts them (`ip -s link`). Whether a driver counts
-/// packets that an XDP program takes or drops among these is its own choice.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct InterfaceCounters {
-    /// Good packets received.
-    pub rx_packets: u64,
-    /// Bytes of these.
-    pub rx_bytes: u64,
-    /// Bad packets received.
-    pub rx_errors: u64,
-    /// Packets that the kernel dropped on their way in.
-    pub rx_dropped: u64,
-    /// Packets that the device dropped for want of buffers.
-    pub rx_missed: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Bytes of these.
-    pub tx_bytes: u64,
-    /// Packets that could not be sent.
-    pub tx_errors: u64,
-    /// Packets dropped on their way out.
-    pub tx_dropped: u64,
-}
-
-impl From<Traffic> for InterfaceCounters {
-    fn from(traffic: Traffic) -> Self {
-        let Traffic {
-            rx_packets,
-            rx_bytes,
-            rx_errors,
-            rx_dropped,
-            rx_missed,
-            tx_packets,
-            tx_bytes,
-            tx_errors,
-            tx_dropped,
-        } = traffic;
-        Self {
-            rx_packets,
-            rx_bytes,
-            rx_errors,
-            rx_dropped,
-            rx_missed,
-            tx_packets,
-            tx_bytes,
-            tx_errors,
-            tx_dropped,
-        }
-    }
-}
 
 /// What a BPF program has cost while the kernel measured it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
