@@ -70,9 +70,6 @@ pub enum Values {
     Open(&'static str),
 }
 
-/// States of a gate, in the order of their numbers.
-pub(super) const GATE_STATES: [GateState; 3] = [GateState::Normal, GateState::Overload, GateState::Discard];
-
 impl Label {
     /// All labels.
     pub const ALL: [Self; 25] = [
@@ -144,7 +141,7 @@ impl Label {
             Self::Verdict => Values::Closed(Verdict::ALL.map(Verdict::name).into()),
             Self::Reason => Values::Closed(Reason::ALL.map(Reason::name).into()),
             Self::Outcome => Values::Closed(Outcome::ALL.map(Outcome::name).into()),
-            Self::GateState => Values::Closed(GATE_STATES.map(GateState::name).into()),
+            Self::GateState => Values::Closed(GateState::ALL.map(GateState::name).into()),
             Self::ServerState => Values::Closed(ServerState::ALL.map(ServerState::name).into()),
             Self::Socket => closed(&SOCKET_NAMES),
             Self::Frames => closed(&["held", "free"]),

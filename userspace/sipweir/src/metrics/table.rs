@@ -37,6 +37,16 @@ fn by_service(status: &Status, mut each: impl FnMut(&str, &status::Service)) {
     status.services.iter().for_each(|(name, service)| each(name, service));
 }
 
+/// A whole number of each service.
+fn whole_of_services(status: &Status, samples: &mut Samples, number: fn(&status::Service) -> u64) {
+    by_service(status, |name, service| samples.whole([name], number(service)));
+}
+
+/// A measure of each service.
+fn real_of_services(status: &Status, samples: &mut Samples, measure: fn(&status::Service) -> f64) {
+    by_service(status, |name, service| samples.real([name], measure(service)));
+}
+
 /// A gauge of each service at each worker.
 fn at_workers(status: &Status, samples: &mut Samples, gauge: fn(&status::AtWorker) -> f64) {
     by_service(status, |name, service| {

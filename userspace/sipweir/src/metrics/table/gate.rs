@@ -1,10 +1,11 @@
 //! The gates.
 
-use super::{at_workers, by_service};
+use overload::GateState;
+
+use super::{at_workers, by_service, real_of_services, whole_of_services};
 use crate::metrics::Kind::{Counter, Gauge};
 use crate::metrics::Label::{self, Queue, Service};
 use crate::metrics::Metric;
-use crate::metrics::labels::GATE_STATES;
 use crate::status;
 
 pub(super) const METRICS: &[Metric] = &[
@@ -17,7 +18,7 @@ pub(super) const METRICS: &[Metric] = &[
         read: |status, samples| {
             for (name, service) in &status.services {
                 for worker in &service.workers {
-                    for state in GATE_STATES.map(overload::GateState::name) {
+                    for state in GateState::ALL.map(GateState::name) {
                         let is_in = u64::from(worker.gate_state == state);
                         samples.whole([name, &worker.queue.to_string(), state], is_in);
                     }
@@ -42,7 +43,7 @@ pub(super) const METRICS: &[Metric] = &[
         read: |status, samples| {
             by_service(status, |name, service| {
                 let status::StateSeconds { normal, overload, discard } = service.gate.state_s;
-                for (state, time_s) in GATE_STATES.into_iter().zip([normal, overload, discard]) {
+                for (state, time_s) in GateState::ALL.into_iter().zip([normal, overload, discard]) {
                     samples.real([name, state.name()], time_s);
                 }
             });
@@ -54,9 +55,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: None,
         labels: &[Service],
         sentence: "Changes of the gates' states.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.whole([name], service.gate.transitions));
-        },
+        read: |status, samples| whole_of_services(status, samples, |service| service.gate.transitions),
     },
     Metric {
         name: "gate_returns",
@@ -64,9 +63,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: None,
         labels: &[Service],
         sentence: "Returns of the gates to normal; each ends a control cycle.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.whole([name], service.gate.returns))
-        },
+        read: |status, samples| whole_of_services(status, samples, |service| service.gate.returns),
     },
     Metric {
         name: "gate_return",
@@ -74,9 +71,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: Some("seconds"),
         labels: &[Service],
         sentence: "Sum of the times that these returns took.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.real([name], service.gate.return_s))
-        },
+        read: |status, samples| real_of_services(status, samples, |service| service.gate.return_s),
     },
     Metric {
         name: "in_system_message",
@@ -84,8 +79,6 @@ pub(super) const METRICS: &[Metric] = &[
         unit: Some("seconds"),
         labels: &[Service],
         sentence: "Integral over time of the number that the gates see (waiting and at the server): its rate is the mean number.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.real([name], service.gate.in_system_s));
-        },
+        read: |status, samples| real_of_services(status, samples, |service| service.gate.in_system_s),
     },
 ];

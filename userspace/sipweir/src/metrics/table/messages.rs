@@ -2,7 +2,7 @@
 
 use sip::Class;
 
-use super::{at_workers, by_service};
+use super::{at_workers, by_service, real_of_services, whole_of_services};
 use crate::metrics::Kind::{Counter, Gauge, Histogram};
 use crate::metrics::Label::{self, Queue, Service};
 use crate::metrics::{Metric, Samples, Value};
@@ -98,7 +98,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: None,
         labels: &[Service],
         sentence: "Originals that would wait in sipweir or be at the server, while they are only watched.",
-        read: |status, samples| by_service(status, |name, service| samples.whole([name], service.would_wait)),
+        read: |status, samples| whole_of_services(status, samples, |service| service.would_wait),
     },
     Metric {
         name: "wait",
@@ -125,9 +125,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: Some("seconds"),
         labels: &[Service],
         sentence: "The longest of these waits since start.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.real([name], service.wait_ms_max / 1e3));
-        },
+        read: |status, samples| real_of_services(status, samples, |service| service.wait_ms_max / 1e3),
     },
     Metric {
         name: "replies_without_overload_control",
@@ -135,9 +133,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: None,
         labels: &[Service],
         sentence: "Replies without the overload control that the client offers, which would have made them longer than the request.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.whole([name], service.control_left_out));
-        },
+        read: |status, samples| whole_of_services(status, samples, |service| service.control_left_out),
     },
 ];
 

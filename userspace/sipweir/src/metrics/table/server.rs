@@ -1,6 +1,6 @@
 //! The servers: whether they are there, how fast they are, what they answer.
 
-use super::{at_workers, by_service};
+use super::{at_workers, by_service, whole_of_services};
 use crate::metrics::Kind::{Counter, Gauge, Histogram};
 use crate::metrics::Label::{self, Queue, Service};
 use crate::metrics::{Metric, Value};
@@ -43,9 +43,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: None,
         labels: &[Service],
         sentence: "Datagrams that the server's own sockets dropped.",
-        read: |status, samples| {
-            by_service(status, |name, service| samples.whole([name], service.server.drops))
-        },
+        read: |status, samples| whole_of_services(status, samples, |service| service.server.drops),
     },
     Metric {
         name: "server_silent",
@@ -54,7 +52,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &[Service],
         sentence: "1 while the server has a socket and answers no probes (`server.probe_interval`); it is `down` then.",
         read: |status, samples| {
-            by_service(status, |name, service| samples.whole([name], u64::from(service.server.silent)));
+            whole_of_services(status, samples, |service| u64::from(service.server.silent))
         },
     },
     Metric {
