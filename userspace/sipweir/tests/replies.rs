@@ -1,4 +1,4 @@
-//! What the worker answers to whom, and why it keeps silent: over paired rings, as in `turn.rs`.
+//! What the worker answers to whom, and why it keeps silent: over paired rings, as in `turn`.
 
 mod support;
 
