@@ -195,9 +195,7 @@ fn soak(minutes: u32) -> Result<()> {
 
 fn reference() -> Result<()> {
     packages::ensure(&[Purpose::Build])?;
-    cargo::Cargo::new(["test", "--release", "--package", "sipweir-model", "--test", "reference", "--"])
-        .arguments(&["--ignored", "--nocapture"])
-        .run()
+    cargo::Cargo::new(["run", "--release", "--package", "sipweir-model", "--example", "reference"]).run()
 }
 
 fn fmt(check: bool) -> Result<()> {

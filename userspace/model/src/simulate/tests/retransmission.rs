@@ -1,6 +1,6 @@
 //! Clients that send again: the reference scenarios Y1, S1, S2 and steady overload.
 //!
-//! The plans `y1`, `s1`, `s2` and `steady` run them at full length (`tests/reference.rs` holds y1 and steady against their
+//! The plans `y1`, `s1`, `s2` and `steady` run them at full length (`examples/reference.rs` holds y1 and steady against their
 //! tables); what stands here is as short as the statistics allow.
 
 use super::{SECOND, assert_near, estimate, fifo, hysteretic, invites, of_calls, outcomes, priority, server};
