@@ -56,6 +56,7 @@ use plan::Plan;
 pub use plan::{check, places};
 use probe::Probes;
 use requests::Requests;
+use service_manager::Watchdog;
 use workers::{Running, finish};
 
 /// Makes the processors of `embedded` services: (service name, share 1/n, number of the worker).
@@ -163,6 +164,7 @@ struct Instance {
     judged: Vec<Vec<Judged>>,
     judges: Judges,
     probes: Probes,
+    watchdog: Watchdog,
     classifier: xdp_prog::Classifier,
     device: Option<netdev::Handoff>,
     /// What sees the servers' answers, if anything does.
@@ -272,6 +274,7 @@ impl Instance {
             judged: vec![Vec::new(); config.service.len()],
             judges: Judges::default(),
             probes: Probes::default(),
+            watchdog: Watchdog::new(),
             classifier,
             device,
             answers,

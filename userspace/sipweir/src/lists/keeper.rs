@@ -25,6 +25,8 @@ const EXPIRED_PER_TICK: usize = 16_384;
 const REQUESTS_MAX: usize = 16;
 /// A reload of millions of networks takes some seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often who waits for a reload sees to other duties.
+const MEANWHILE: Duration = Duration::from_millis(250);
 /// Networks that are shown at a time.
 pub const PAGE: usize = 1000;
 
@@ -354,6 +356,29 @@ impl Handle {
     /// A file that cannot be used, no room, the kernel's refusal: nothing has changed.
     pub fn reload(&self, files: Option<config::Lists>) -> Result<[Reloaded; 2], ListError> {
         self.ask(|to| Request::Reload(files, to))?
+    }
+
+    /// As [`Self::reload`], for a thread with other duties, which it sees to `meanwhile`. It waits for as long as it takes, so that
+    /// what it hears is what has become of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reload`].
+    pub fn reload_while(
+        &self,
+        files: config::Lists,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<[Reloaded; 2], ListError> {
+        let (sender, receiver) = sync_channel(1);
+        let request = Request::Reload(Some(files), sender);
+        self.requests.try_send(request).map_err(|_full| ListError::NoAnswer)?;
+        loop {
+            match receiver.recv_timeout(MEANWHILE) {
+                Ok(reloaded) => return reloaded,
+                Err(RecvTimeoutError::Timeout) => meanwhile(),
+                Err(RecvTimeoutError::Disconnected) => return Err(ListError::NoAnswer),
+            }
+        }
     }
 
     /// Adds a network to a list until the end of the instance, or an earlier time; or gives it another end.

@@ -154,7 +154,9 @@ impl Instance {
         let settings = Plan::change_settings(&self.settings, &next);
         self.classifier.change(&settings).context("the XDP program keeps its settings")?;
         // Files may have changed since they were looked at, and be longer than there is room for.
-        let lists = match self.lists.handle().reload(Some(next.lists.clone())) {
+        // Millions of networks take longer than the service manager waits for a sign of life.
+        let alive = || self.watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
+        let lists = match self.lists.handle().reload_while(next.lists.clone(), alive) {
             Ok(lists) => lists,
             Err(error) => {
                 // What is taken back was possible before.

@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::Instance;
 use super::owner::Job;
-use super::service_manager::Watchdog;
 use super::telling::Telling;
 use crate::local::LocalAddresses;
 use crate::transactions::Sweeper;
@@ -31,7 +30,6 @@ impl Instance {
         jobs: &Receiver<Job>,
     ) -> Option<String> {
         let mut telling = Telling::new(self.lanes.len(), clock::now());
-        let mut watchdog = Watchdog::new();
         let mut metadata = Metadata::Unchecked(Instant::now());
         let (mut local, mut local_read) = (self.local.clone(), Instant::now());
         let mut queues = self.interface.rx_queues;
@@ -49,7 +47,7 @@ impl Instance {
             if reload.swap(false, Ordering::AcqRel) {
                 self.reload_from_file();
             }
-            watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
+            self.watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
             metadata.check(&self.classifier);
             self.judges.look(clock::now());
             self.probes.look(clock::now());

@@ -178,3 +178,23 @@ fn a_long_list_is_shown_page_by_page() {
     }
     assert_eq!(seen, 2500);
 }
+
+#[test]
+fn who_waits_for_a_long_reload_sees_to_other_duties_and_hears_what_became_of_it() {
+    let (requests, receiver) = std::sync::mpsc::sync_channel(1);
+    let handle = super::Handle { requests, counts: std::sync::Arc::default() };
+    let busy = std::thread::spawn(move || {
+        let super::Request::Reload(_, to) = receiver.recv().expect("a request") else { panic!("a reload") };
+        std::thread::sleep(3 * super::MEANWHILE);
+        to.send(Ok([Reloaded { networks: 7, ..Reloaded::default() }; 2])).expect("it is waited for");
+        // Then it is gone in the middle of the next one.
+        drop(receiver.recv().expect("a request"));
+    });
+    let mut looked = 0;
+    let reloaded = handle.reload_while(Lists::default(), || looked += 1).expect("reloaded");
+    assert_eq!(reloaded[0].networks, 7);
+    assert!(looked >= 1, "nobody looked after anything else");
+    let gone = handle.reload_while(Lists::default(), || ());
+    assert!(matches!(gone, Err(ListError::NoAnswer)), "{gone:?}");
+    busy.join().expect("joined");
+}
