@@ -47,6 +47,8 @@ pub struct SourceLists {
     tables: [[Table; 2]; 2],
     /// `denied_families` of `maps.h`.
     families: MapHandle,
+    /// What stands there.
+    said: u64,
 }
 
 /// Bits of `denied_families`.
@@ -56,7 +58,7 @@ impl SourceLists {
     /// `denied` and `allowed` are the empty tables of IPv4 and IPv6.
     pub(crate) fn new(denied: [MapHandle; 2], allowed: [MapHandle; 2], families: MapHandle) -> Self {
         let table = |map| Table { map, len: 0 };
-        Self { tables: [denied.map(table), allowed.map(table)], families }
+        Self { tables: [denied.map(table), allowed.map(table)], families, said: 0 }
     }
 
     /// Enters a network that is not in the list.
@@ -100,17 +102,17 @@ impl SourceLists {
     }
 
     /// Tells the XDP program where it need not look, when that has changed.
-    fn say_families(&self) -> Result<(), Error> {
+    fn say_families(&mut self) -> Result<(), Error> {
         let [denied, _] = &self.tables;
         let bits = FAMILY_BITS.iter().zip(denied).filter(|(_, table)| table.len > 0).map(|(bit, _)| bit);
-        let word = bits.sum::<u64>().to_ne_bytes();
-        let failed = |error| Error::from_libbpf("saying which lists are in use", &error);
-        let first = 0_u32.to_ne_bytes();
-        let said = self.families.lookup(&first, MapFlags::ANY).map_err(failed)?;
-        if said.as_deref() == Some(&word[..]) {
+        let word: u64 = bits.sum();
+        if word == self.said {
             return Ok(());
         }
-        self.families.update(&first, &word, MapFlags::ANY).map_err(failed)
+        let said = self.families.update(&0_u32.to_ne_bytes(), &word.to_ne_bytes(), MapFlags::ANY);
+        said.map_err(|error| Error::from_libbpf("saying which lists are in use", &error))?;
+        self.said = word;
+        Ok(())
     }
 
     /// The tables of the other program, which is to use these.
