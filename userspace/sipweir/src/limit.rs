@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
@@ -14,10 +13,7 @@ use crate::cli::{ENVIRONMENT, USAGE, fail, print_json, print_text};
 use crate::config::{Control, LimitKey, Rate};
 use crate::control::{self, ControlError, Request};
 use crate::prefix::Prefix;
-use crate::reload::{Outcome, Reloaded};
-
-/// As for a reload.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::reload::{Outcome, PATIENCE, Reloaded};
 
 /// What it is called with.
 #[derive(Debug, ClapArgs)]

@@ -17,8 +17,8 @@ use crate::config::Control;
 use crate::control::{self, Request};
 use crate::lists::keeper;
 
-/// Taking a configuration over takes milliseconds, but for lists of millions of networks, and for other changes that wait.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// A change takes milliseconds, but for lists of millions of networks, and for other changes that are before it.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What it is called with.
 #[derive(Debug, ClapArgs)]
