@@ -182,8 +182,8 @@ pub fn main(args: &Args) -> ExitCode {
         Command::Remove { list, network } => {
             let request = Request::ListRemove { list: *list, network: *network };
             control::ask::<Removed>(socket, &request, PATIENCE).map(|removed| match removed.origin {
-                Origin::File => println!("{network} is off the list until its files are read again"),
-                Origin::Command => println!("{network} is off the list"),
+                Origin::File => say(&format!("{network} is off the list until its files are read again\n")),
+                Origin::Command => say(&format!("{network} is off the list\n")),
             })
         }
         Command::Reload { json } => reload(socket, *json),
@@ -193,6 +193,11 @@ pub fn main(args: &Args) -> ExitCode {
         Err(error @ ControlError::Refused(_)) => fail(USAGE, &error),
         Err(error) => fail(ENVIRONMENT, &error),
     }
+}
+
+/// Prints what was done. That a reader has gone does not undo it.
+fn say(text: &str) {
+    let _gone = print_text(text);
 }
 
 fn show(socket: &std::path::Path, list: List, json: bool) -> Result<(), ControlError> {
@@ -221,7 +226,7 @@ fn add(
 ) -> Result<(), ControlError> {
     let added: Added = control::ask(socket, &Request::ListAdd { list, network, until }, PATIENCE)?;
     let what = if added.is_new { "is on the list" } else { "was on the list, and has this end now" };
-    println!("{network} {what}");
+    say(&format!("{network} {what}\n"));
     if added.is_allowed {
         eprintln!("sipweir: warning: it has no effect, since an allowed network holds it");
     }
@@ -236,7 +241,7 @@ fn reload(socket: &std::path::Path, json: bool) -> Result<(), ControlError> {
         return Ok(());
     }
     for (list, Reloaded { networks, entered, left }) in [("deny", reloaded.deny), ("allow", reloaded.allow)] {
-        println!("{list}: {networks} networks, {entered} new, {left} gone");
+        say(&format!("{list}: {networks} networks, {entered} new, {left} gone\n"));
     }
     Ok(())
 }
