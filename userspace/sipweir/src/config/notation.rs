@@ -88,7 +88,8 @@ impl Serialize for Rate {
             Cap::Off => serializer.serialize_str("off"),
             // Only whole numbers can be configured.
             Cap::PerSecond(rate) => serializer.serialize_u64(rate as u64),
-            Cap::Share(share) => serializer.collect_str(&format_args!("{}%", share * 100.0)),
+            // As it was written: 0.07 is no binary fraction.
+            Cap::Share(share) => serializer.collect_str(&format_args!("{}%", (share * 1e10).round() / 1e8)),
         }
     }
 }

@@ -98,6 +98,10 @@ fn a_cap_on_a_command_line_is_written_as_in_a_file() {
     for (text, cap) in [("200", Cap::PerSecond(200.0)), ("12.5%", Cap::Share(0.125)), ("off", Cap::Off)] {
         assert_eq!(text.parse(), Ok(super::Rate(cap)), "{text}");
     }
+    for text in ["7%", "29%", "12.5%", "100%", "off"] {
+        let rate: super::Rate = text.parse().expect(text);
+        assert_eq!(serde_json::to_value(rate).expect("JSON"), text, "shown as it was written");
+    }
     for text in ["0", "-1", "0.5", "101%", "half", ""] {
         let error = text.parse::<super::Rate>().expect_err(text);
         assert!(error.contains("a count per second"), "{text}: {error}");
