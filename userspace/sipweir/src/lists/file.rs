@@ -39,6 +39,12 @@ pub enum FileError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is a folder, a pipe, a device: reading may wait for ever, or never end.
+    #[error("the list {} is no file; name one, or copy what comes by a pipe into one", file.display())]
+    NoFile {
+        /// Which.
+        file: PathBuf,
+    },
     /// Some lines are no networks.
     #[error("the list {} is not used: {wrong}", file.display())]
     Wrong {
@@ -100,6 +106,10 @@ pub fn read_all(files: &[PathBuf], room: usize) -> Result<Networks, FileError> {
 
 fn read(file: &Path, networks: &mut Networks, room: usize) -> Result<(), FileError> {
     let unread = |source| FileError::Unread { file: file.into(), source };
+    // Before it is opened: a pipe that nobody writes to would hold up a reload, and the end of the instance, for ever.
+    if !std::fs::metadata(file).map_err(unread)?.is_file() {
+        return Err(FileError::NoFile { file: file.into() });
+    }
     let mut reader = io::BufReader::new(std::fs::File::open(file).map_err(unread)?);
     let mut wrong = WrongLines::default();
     let mut bytes = Vec::new();
@@ -261,5 +271,17 @@ mod tests {
         assert!(said("binary").contains("line 1"), "{}", said("binary"));
         assert!(said("long").contains("no list"), "{}", said("long"));
         assert!(said("missing").contains("cannot read"), "{}", said("missing"));
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for() {
+        let folder = Folder::new("pipe", &[]);
+        let pipe = folder.0.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+        let (done, read) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(read_all(&[pipe], 10)));
+        let read = read.recv_timeout(std::time::Duration::from_secs(10)).expect("not waited for");
+        assert!(matches!(read, Err(FileError::NoFile { .. })), "{read:?}");
+        assert!(matches!(folder.read(&["."], 10), Err(FileError::NoFile { .. })));
     }
 }
