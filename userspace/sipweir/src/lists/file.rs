@@ -54,9 +54,9 @@ pub enum FileError {
         wrong: WrongLines,
     },
     /// More networks than there is room for.
-    #[error("the list {} has more than {room} networks; raise lists.room, which takes a restart", file.display())]
+    #[error("with the list {} there are more than {room} networks; raise lists.room, which takes a restart", file.display())]
     TooLong {
-        /// Which.
+        /// The one that is too much.
         file: PathBuf,
         /// How many there may be.
         room: usize,
