@@ -168,7 +168,9 @@ pub fn parse_time(text: &str) -> Result<Until, String> {
     let time: Timestamp = text
         .parse()
         .map_err(|error| format!("{text:?} is no time such as 2026-12-31T23:59:59Z ({error})"))?;
-    Ok(Until::Time(Seconds(time.as_second())))
+    // Within a second it stays to the end of it: what shall stay for half of one is not over at once.
+    let has_part = time.subsec_nanosecond() > 0;
+    Ok(Until::Time(Seconds(time.as_second() + i64::from(has_part))))
 }
 
 #[cfg(test)]
@@ -190,6 +192,7 @@ mod tests {
         assert_eq!(line("203.0.113.7 2026-12-31T23:59:59Z").1, end);
         assert_eq!(line("203.0.113.7\t2027-01-01T00:59:59+01:00; why").1, end);
         assert_eq!(line("2001:db8::/32,2026-12-31T23:59:59Z"), ("2001:db8::/32".to_owned(), end));
+        assert_eq!(line("203.0.113.7 2026-12-31T23:59:58.001Z").1, end, "never before its time");
         for nothing in ["", "\n", "  # 203.0.113.7", "; only a comment", " , "] {
             assert_eq!(parse_line(nothing), Ok(None), "{nothing:?}");
         }
