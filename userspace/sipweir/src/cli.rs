@@ -7,9 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, Control};
+use crate::control::ControlError;
 use crate::run::janitor;
 use crate::sip_helper::{self, SipHelper};
 use crate::{
@@ -23,6 +24,14 @@ use crate::{
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+/// Where the commands of a command find the running instance.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// Control socket of the instance.
+    #[arg(long, global = true, value_name = "PATH", default_value_os_t = Control::default().socket)]
+    pub(crate) socket: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -197,9 +206,23 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 
 /// Prints, and takes a reader that has seen enough (`| head`) for no error.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    print_more(text).map(drop)
+}
+
+/// Prints a part of something long; false when the reader has gone and wants no more of it.
+pub(crate) fn print_more(text: &str) -> anyhow::Result<bool> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Exit status of a command that has asked a running instance: 2 when that has refused, 1 when anything else is wrong.
+pub(crate) fn asked(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Err(error) if matches!(error.downcast_ref(), Some(ControlError::Refused(_))) => fail(USAGE, &*error),
+        done => environment(done),
     }
 }
 

@@ -3,14 +3,14 @@
 //! Not here: what a cap does (`limits`), and how workers take a changed one over (`run::reload`).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
 
-use crate::cli::{ENVIRONMENT, USAGE, fail, print_json, print_text};
-use crate::config::{Control, LimitKey, Rate};
+use crate::cli::{Socket, USAGE, asked, print_json, print_text};
+use crate::config::{LimitKey, Rate};
 use crate::control::{self, ControlError, Request};
 use crate::prefix::Prefix;
 use crate::reload::{Outcome, PATIENCE, Reloaded};
@@ -20,9 +20,8 @@ use crate::reload::{Outcome, PATIENCE, Reloaded};
 pub struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Control socket of the instance.
-    #[arg(long, global = true, value_name = "PATH", default_value_os_t = Control::default().socket)]
-    socket: PathBuf,
+    #[command(flatten)]
+    instance: Socket,
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,38 +64,32 @@ pub fn rate_of(value: &str) -> Result<Option<Rate>, String> {
 
 /// Asks for it and says what became of it. Exit status: 0 done, 1 no instance answers, 2 refused.
 pub fn main(args: &Args) -> ExitCode {
+    let socket = &args.instance.socket;
     let done = match &args.command {
-        Command::Show { json } => show(&args.socket, *json),
+        Command::Show { json } => show(socket, *json),
         Command::Set { service, key, value, network } => {
             if let Err(error) = rate_of(value) {
                 eprintln!("sipweir: {value:?}: {error}");
                 return ExitCode::from(USAGE);
             }
             let (service, value) = (service.clone(), value.clone());
-            set(&args.socket, &Request::LimitSet { service, key: *key, value, network: *network })
+            set(socket, &Request::LimitSet { service, key: *key, value, network: *network })
         }
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error @ ControlError::Refused(_)) => fail(USAGE, &error),
-        Err(error) => fail(ENVIRONMENT, &error),
-    }
+    asked(done)
 }
 
-fn show(socket: &Path, json: bool) -> Result<(), ControlError> {
+fn show(socket: &Path, json: bool) -> anyhow::Result<()> {
     let shown: Shown = control::ask(socket, &Request::LimitShow {}, PATIENCE)?;
-    // A reader that has gone wants no more of it.
-    let _gone = if json { print_json(&shown) } else { print_text(&text(&shown)) };
-    Ok(())
+    if json { print_json(&shown) } else { print_text(&text(&shown)) }
 }
 
-fn set(socket: &Path, request: &Request) -> Result<(), ControlError> {
+fn set(socket: &Path, request: &Request) -> anyhow::Result<()> {
     let reloaded: Reloaded = control::ask(socket, request, PATIENCE)?;
     if reloaded.outcome == Outcome::Refused {
-        return Err(ControlError::Refused(reloaded.text()));
+        return Err(ControlError::Refused(reloaded.text()).into());
     }
-    let _gone = print_text(&reloaded.text());
-    Ok(())
+    print_text(&reloaded.text())
 }
 
 /// A line for each key.

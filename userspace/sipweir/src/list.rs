@@ -3,7 +3,7 @@
 //! Also what is asked and answered. Not here: who keeps the lists (`lists::keeper`), and how they are looked at (`xdp-prog/lists.h`).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -11,9 +11,9 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{ENVIRONMENT, USAGE, fail, print_json, print_text};
-use crate::config::{Control, Span};
-use crate::control::{self, ControlError, Request};
+use crate::cli::{Socket, USAGE, asked, print_json, print_more, print_text};
+use crate::config::Span;
+use crate::control::{self, Request};
 use crate::lists::file::parse_time;
 use crate::lists::keeper::{Added, Page, Reloaded};
 use crate::lists::table::{Origin, Seconds, Until};
@@ -46,9 +46,8 @@ impl From<List> for xdp_prog::List {
 pub struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Control socket of the instance.
-    #[arg(long, global = true, value_name = "PATH", default_value_os_t = Control::default().socket)]
-    socket: PathBuf,
+    #[command(flatten)]
+    instance: Socket,
 }
 
 #[derive(Debug, Subcommand)]
@@ -161,7 +160,7 @@ fn time_of(until: Until) -> Option<String> {
 
 /// Asks for it and says what became of it. Exit status: 0 done, 1 no instance answers, 2 refused.
 pub fn main(args: &Args) -> ExitCode {
-    let (socket, command) = (&args.socket, &args.command);
+    let (socket, command) = (&args.instance.socket, &args.command);
     let done = match command {
         Command::Show { list, json } => show(socket, *list, *json),
         Command::Add { list, network, until, span } => {
@@ -179,28 +178,13 @@ pub fn main(args: &Args) -> ExitCode {
             }
             add(socket, *list, *network, until)
         }
-        Command::Remove { list, network } => {
-            let request = Request::ListRemove { list: *list, network: *network };
-            control::ask::<Removed>(socket, &request, PATIENCE).map(|removed| match removed.origin {
-                Origin::File => say(&format!("{network} is off the list until its files are read again\n")),
-                Origin::Command => say(&format!("{network} is off the list\n")),
-            })
-        }
+        Command::Remove { list, network } => remove(socket, *list, *network),
         Command::Reload { json } => reload(socket, *json),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error @ ControlError::Refused(_)) => fail(USAGE, &error),
-        Err(error) => fail(ENVIRONMENT, &error),
-    }
+    asked(done)
 }
 
-/// Prints what was done. That a reader has gone does not undo it.
-fn say(text: &str) {
-    let _gone = print_text(text);
-}
-
-fn show(socket: &std::path::Path, list: List, json: bool) -> Result<(), ControlError> {
+fn show(socket: &Path, list: List, json: bool) -> anyhow::Result<()> {
     let mut after = None;
     loop {
         let shown: Shown = control::ask(socket, &Request::ListShow { list, after }, PATIENCE)?;
@@ -210,40 +194,41 @@ fn show(socket: &std::path::Path, list: List, json: bool) -> Result<(), ControlE
         } else {
             shown.networks.iter().map(|listed| format!("{listed}\n")).collect()
         };
-        // A reader that has gone wants no more of it.
-        if print_text(&lines).is_err() || !shown.has_more {
+        if !print_more(&lines)? || !shown.has_more {
             return Ok(());
         }
         after = shown.networks.last().map(|listed| listed.network);
     }
 }
 
-fn add(
-    socket: &std::path::Path,
-    list: List,
-    network: Prefix,
-    until: Option<String>,
-) -> Result<(), ControlError> {
+fn add(socket: &Path, list: List, network: Prefix, until: Option<String>) -> anyhow::Result<()> {
     let added: Added = control::ask(socket, &Request::ListAdd { list, network, until }, PATIENCE)?;
     let what = if added.is_new { "is on the list" } else { "was on the list, and has this end now" };
-    say(&format!("{network} {what}\n"));
+    print_text(&format!("{network} {what}\n"))?;
     if added.is_allowed {
         eprintln!("sipweir: warning: it has no effect, since an allowed network holds it");
     }
     Ok(())
 }
 
-fn reload(socket: &std::path::Path, json: bool) -> Result<(), ControlError> {
+fn remove(socket: &Path, list: List, network: Prefix) -> anyhow::Result<()> {
+    let removed: Removed = control::ask(socket, &Request::ListRemove { list, network }, PATIENCE)?;
+    let until = match removed.origin {
+        Origin::File => " until its files are read again",
+        Origin::Command => "",
+    };
+    print_text(&format!("{network} is off the list{until}\n"))
+}
+
+fn reload(socket: &Path, json: bool) -> anyhow::Result<()> {
     let reloaded: BothReloaded = control::ask(socket, &Request::ListReload {}, PATIENCE)?;
     if json {
-        // A reader that has gone wants no more of it.
-        let _gone = print_json(&reloaded);
-        return Ok(());
+        return print_json(&reloaded);
     }
-    for (list, Reloaded { networks, entered, left }) in [("deny", reloaded.deny), ("allow", reloaded.allow)] {
-        say(&format!("{list}: {networks} networks, {entered} new, {left} gone\n"));
-    }
-    Ok(())
+    let line = |list, Reloaded { networks, entered, left }| {
+        format!("{list}: {networks} networks, {entered} new, {left} gone\n")
+    };
+    print_text(&(line("deny", reloaded.deny) + &line("allow", reloaded.allow)))
 }
 
 #[cfg(test)]
