@@ -268,6 +268,21 @@ impl Verdict {
 }
 
 impl Class {
+    /// What a packet for a service can be when a worker has decided on it. All others stay with the kernel.
+    pub const OF_SERVICES: [Self; 11] = [
+        Self::Response,
+        Self::Ack,
+        Self::Cancel,
+        Self::InDialog,
+        Self::Emergency,
+        Self::Prober,
+        Self::Original,
+        Self::Copy,
+        Self::Keepalive,
+        Self::Stun,
+        Self::NotSip,
+    ];
+
     /// Whether the gate may shed a message of this class, so that an answer is owed to it. A copy gets the answer of
     /// its original.
     #[must_use]
@@ -298,6 +313,14 @@ const _: () = assert!(Method::ALL.len() == METHODS);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_worker_gets_and_decides_on_is_of_services() {
+        let goes_to_a_worker =
+            |class: &Class| verdict_of(*class).ring().is_some() && *class != Class::Undecided;
+        let expected: Vec<Class> = Class::ALL.into_iter().filter(goes_to_a_worker).collect();
+        assert_eq!(Class::OF_SERVICES.to_vec(), expected);
+    }
 
     #[test]
     fn every_number_leads_back_to_its_value() {

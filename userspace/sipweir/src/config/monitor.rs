@@ -16,21 +16,6 @@ pub enum ServiceMode {
     Monitor,
 }
 
-/// The classes that a packet for a service can have.
-const OF_A_SERVICE: [Class; 11] = [
-    Class::Response,
-    Class::Ack,
-    Class::Cancel,
-    Class::InDialog,
-    Class::Emergency,
-    Class::Prober,
-    Class::Original,
-    Class::Copy,
-    Class::Keepalive,
-    Class::Stun,
-    Class::NotSip,
-];
-
 /// Classes whose packets are only watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Monitored(u16);
@@ -74,7 +59,7 @@ impl Monitored {
         let undecided = classes.contains(&Class::Original).then_some(Class::Undecided);
         let listed = classes.iter().copied().chain(undecided);
         let bits = listed.fold(0, |bits, class| bits | 1 << class as u16);
-        if OF_A_SERVICE.iter().all(|class| classes.contains(class)) { Self::ALL } else { Self(bits) }
+        if Class::OF_SERVICES.iter().all(|class| classes.contains(class)) { Self::ALL } else { Self(bits) }
     }
 }
 
@@ -94,8 +79,8 @@ impl<'de> Deserialize<'de> for MonitorClasses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let labels = Vec::<String>::deserialize(deserializer)?;
         let class_of = |label: &String| {
-            OF_A_SERVICE.into_iter().find(|class| class.name() == label).ok_or_else(|| {
-                let names: Vec<_> = OF_A_SERVICE.iter().map(|class| class.name()).collect();
+            Class::OF_SERVICES.into_iter().find(|class| class.name() == label).ok_or_else(|| {
+                let names: Vec<_> = Class::OF_SERVICES.iter().map(|class| class.name()).collect();
                 de::Error::custom(format!("{label:?} is no class; there are {}", names.join(", ")))
             })
         };
@@ -107,7 +92,7 @@ impl<'de> Deserialize<'de> for MonitorClasses {
 mod tests {
     use sip::Class;
 
-    use super::{Monitored, OF_A_SERVICE, ServiceMode};
+    use super::{Monitored, ServiceMode};
     use crate::config::Config;
     use crate::config::tests::problems;
 
@@ -135,7 +120,7 @@ mod tests {
         let expected = [Class::Original, Class::Copy, Class::Undecided];
         assert_eq!(some.bits(), expected.iter().fold(0, |bits, class| bits | 1 << *class as u16));
         assert!(!monitored("mode = \"monitor\"\nmonitor_classes = [\"copy\"]").has(Class::Original));
-        let all: Vec<_> = OF_A_SERVICE.iter().map(|class| format!("{:?}", class.name())).collect();
+        let all: Vec<_> = Class::OF_SERVICES.iter().map(|class| format!("{:?}", class.name())).collect();
         assert!(monitored(&format!("mode = \"monitor\"\nmonitor_classes = [{}]", all.join(", "))).is_all());
     }
 

@@ -8,21 +8,6 @@ use crate::metrics::Label::{self, Queue, Service};
 use crate::metrics::{Metric, Samples, Value};
 use crate::status::{self, Status};
 
-/// Classes of messages that a worker takes in; the others never leave the kernel, or are decided by the worker.
-const WORKER_CLASSES: [Class; 11] = [
-    Class::Response,
-    Class::Ack,
-    Class::Cancel,
-    Class::InDialog,
-    Class::Emergency,
-    Class::Prober,
-    Class::Original,
-    Class::Copy,
-    Class::Keepalive,
-    Class::Stun,
-    Class::NotSip,
-];
-
 pub(super) const METRICS: &[Metric] = &[
     Metric {
         name: "xdp_packets",
@@ -108,7 +93,7 @@ pub(super) const METRICS: &[Metric] = &[
         sentence: "How long messages that the server was given had waited in sipweir, from their arrival on.",
         read: |status, samples| {
             for (name, service) in &status.services {
-                for class in WORKER_CLASSES.map(Class::name) {
+                for class in Class::OF_SERVICES.map(Class::name) {
                     let wait = service.wait.get(class);
                     let count = |bucket| wait.and_then(|wait| wait.buckets.get(bucket)).copied().unwrap_or(0);
                     let bounds = status.wait_bounds_s.iter().copied().chain([f64::INFINITY]);
@@ -140,7 +125,7 @@ pub(super) const METRICS: &[Metric] = &[
 /// A counter of each class that a worker can meet, from 0 on.
 fn by_class(status: &Status, samples: &mut Samples, count: fn(&status::Service, &str) -> Option<u64>) {
     by_service(status, |name, service| {
-        for class in WORKER_CLASSES.map(Class::name) {
+        for class in Class::OF_SERVICES.map(Class::name) {
             samples.whole([name, class], count(service, class).unwrap_or(0));
         }
     });
