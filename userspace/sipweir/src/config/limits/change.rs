@@ -29,6 +29,21 @@ pub enum LimitKey {
     OriginalPerSource,
 }
 
+/// The field of a key, of what has one for each.
+macro_rules! field {
+    ($of:expr, $key:expr) => {
+        match $key {
+            LimitKey::InDialogPerSource => &mut $of.in_dialog_per_source,
+            LimitKey::ControlPerSource => &mut $of.control_per_source,
+            LimitKey::ResponsesPerSource => &mut $of.responses_per_source,
+            LimitKey::EmergencyPerSource => &mut $of.emergency_per_source,
+            LimitKey::ProberPerSource => &mut $of.prober_per_source,
+            LimitKey::TotalPerSource => &mut $of.total_per_source,
+            LimitKey::OriginalPerSource => &mut $of.original_per_source,
+        }
+    };
+}
+
 impl Limits {
     /// Gives a cap another value: for one network, or for all that have none of their own.
     ///
@@ -42,44 +57,18 @@ impl Limits {
         rate: Option<Rate>,
     ) -> Result<(), &'static str> {
         let Some(network) = network else {
-            *self.of_all(key) = rate.ok_or("for all others a cap is a number, a share or off")?;
+            *field!(self, key) = rate.ok_or("for all others a cap is a number, a share or off")?;
             return Ok(());
         };
         // A network can be written in several ways.
         let known = self.peers.keys().find(|text| text.parse() == Ok(network)).cloned();
         let name = known.unwrap_or_else(|| network.to_string());
         let peer = self.peers.entry(name.clone()).or_default();
-        *peer.of(key) = rate;
+        *field!(peer, key) = rate;
         if *peer == PeerLimits::default() {
             self.peers.remove(&name);
         }
         Ok(())
-    }
-
-    const fn of_all(&mut self, key: LimitKey) -> &mut Rate {
-        match key {
-            LimitKey::InDialogPerSource => &mut self.in_dialog_per_source,
-            LimitKey::ControlPerSource => &mut self.control_per_source,
-            LimitKey::ResponsesPerSource => &mut self.responses_per_source,
-            LimitKey::EmergencyPerSource => &mut self.emergency_per_source,
-            LimitKey::ProberPerSource => &mut self.prober_per_source,
-            LimitKey::TotalPerSource => &mut self.total_per_source,
-            LimitKey::OriginalPerSource => &mut self.original_per_source,
-        }
-    }
-}
-
-impl PeerLimits {
-    const fn of(&mut self, key: LimitKey) -> &mut Option<Rate> {
-        match key {
-            LimitKey::InDialogPerSource => &mut self.in_dialog_per_source,
-            LimitKey::ControlPerSource => &mut self.control_per_source,
-            LimitKey::ResponsesPerSource => &mut self.responses_per_source,
-            LimitKey::EmergencyPerSource => &mut self.emergency_per_source,
-            LimitKey::ProberPerSource => &mut self.prober_per_source,
-            LimitKey::TotalPerSource => &mut self.total_per_source,
-            LimitKey::OriginalPerSource => &mut self.original_per_source,
-        }
     }
 }
 
