@@ -91,6 +91,20 @@ const TOTAL: u32 = 5;
 const ORIGINAL: u32 = 6;
 
 impl Caps {
+    /// The same cap for each kind of message with privilege, by itself; all together and originals have none.
+    #[must_use]
+    pub const fn of_each_kind(cap: Cap) -> Self {
+        Self {
+            in_dialog: cap,
+            control: cap,
+            responses: cap,
+            emergency: cap,
+            prober: cap,
+            total: Cap::Off,
+            original: Cap::Off,
+        }
+    }
+
     /// The cap that a class falls under, and its number.
     const fn of(&self, class: Class) -> Option<(u32, Cap)> {
         match class {

@@ -12,7 +12,7 @@ use sip::{Class, Method};
 use sipweir::config::Reply;
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
-use support::{Bench, CONTROL, MS, NEW, REJECT, Setup, request, same_cap};
+use support::{Bench, CONTROL, MS, NEW, REJECT, Setup, request};
 
 const URI: &str = "sip:b@example.com";
 /// One message, and the next after as many seconds as no test lasts.
@@ -148,7 +148,7 @@ fn case_44_nothing_but_originals_is_refused_while_the_gate_discards_and_all_else
 
 #[test]
 fn case_45_forged_to_tags_wait_behind_originals_while_calls_that_were_admitted_go_on() {
-    let caps = Caps { in_dialog: ONE, ..same_cap(Cap::Off) };
+    let caps = Caps { in_dialog: ONE, ..Caps::of_each_kind(Cap::Off) };
     let mut bench = Bench::new(&Setup { queue_target: 1, caps, ..Setup::default() });
     bench.deliver(&request("INVITE", "sip:call", "call")).expect("delivered");
     bench.turn_after(MS);

@@ -8,10 +8,10 @@ use sip::{Class, Method};
 use sipweir::counters::Outcome;
 use sipweir::limits::{Cap, Caps};
 use sipweir::local::LocalAddresses;
-use support::{Bench, CONTROL, MS, Setup, packet_from, request, same_cap};
+use support::{Bench, CONTROL, MS, Setup, packet_from, request};
 
 const URI: &str = "sip:b@example.com";
-const OFF: Caps = same_cap(Cap::Off);
+const OFF: Caps = Caps::of_each_kind(Cap::Off);
 /// One at a time, and a second one after as many seconds as no test lasts.
 const ONE: Cap = Cap::PerSecond(0.01);
 
@@ -59,7 +59,7 @@ fn a_flood_of_byes_of_one_source_takes_nothing_from_originals_beyond_its_cap() {
 
 #[test]
 fn below_capacity_nothing_is_lost_above_a_cap() {
-    let caps = same_cap(ONE);
+    let caps = Caps::of_each_kind(ONE);
     let mut bench = Bench::new(&Setup { caps, ..Setup::default() });
     let messages = ["BYE", "ACK", "CANCEL", "PRACK", "INVITE"];
     let mut given = 0;

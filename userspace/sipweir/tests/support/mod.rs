@@ -135,26 +135,13 @@ impl Default for Setup {
             buckets: 64,
             table: None,
             port: PortConfig::default(),
-            caps: same_cap(Cap::Off),
+            caps: Caps::of_each_kind(Cap::Off),
             peer_caps: Vec::new(),
             local: LocalAddresses::default(),
             capture: 0,
             monitored: Monitored::NONE,
             awaited: None,
         }
-    }
-}
-
-/// One cap for all kinds of messages, each by itself.
-pub const fn same_cap(cap: Cap) -> Caps {
-    Caps {
-        in_dialog: cap,
-        control: cap,
-        responses: cap,
-        emergency: cap,
-        prober: cap,
-        total: Cap::Off,
-        original: Cap::Off,
     }
 }
 

@@ -12,10 +12,9 @@ use proptest::prelude::*;
 use sip::{Class, Method};
 use sipweir::config::{MonitorClasses, Monitored, Reply};
 use sipweir::counters::Outcome;
-use sipweir::limits::Cap;
+use sipweir::limits::{Cap, Caps};
 use support::{
-    BRANCH_SEED, Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, same_cap,
-    words,
+    BRANCH_SEED, Bench, CONTROL, MS, NEW, REJECT, RETRANSMISSION, Setup, names, packet, request, words,
 };
 use xdp_prog::AWAITED_PLACES;
 use xdp_prog::abi::{ARRIVAL_WORDS, QUEUES_MAX};
@@ -326,7 +325,7 @@ proptest! {
     #[test]
     fn whatever_comes_is_conserved(capped in any::<bool>(), steps in proptest::collection::vec((0usize..4, 0u8..16, 0u8..6, any::<bool>(), 0u64..50, 0u64..20), 1..400)) {
         let cap = if capped { Cap::PerSecond(20.0) } else { Cap::Off };
-        let caps = same_cap(cap);
+        let caps = Caps::of_each_kind(cap);
         let mut bench = Bench::new(&Setup { queue_target: 4, max_wait_ns: 40 * MS, caps, ..Setup::default() });
         for (ring, class, call, marked, later_ms, waiting) in steps {
             let uri = if marked { "sip:b@example.com;rtx=2" } else { URI };
