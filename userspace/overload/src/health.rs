@@ -124,6 +124,8 @@ impl Health {
         }
         let elapsed_s = elapsed as f64 / NANOS_PER_S as f64;
         match self.cut_for(seen) {
+            // It is sick by what others give it, as in monitor mode: less from here would not help.
+            Some(_) if seen.handed_over == 0 => {}
             Some(cut) => self.decrease(cut, seen.handed_over as f64 / elapsed_s, now, elapsed, seen),
             None => self.increase(elapsed_s),
         }

@@ -38,6 +38,21 @@ fn a_server_that_refuses_is_cut_and_only_by_its_share() {
 }
 
 #[test]
+fn a_server_that_gets_nothing_from_here_is_not_cut() {
+    let seen = Seen { handed_over: 0, finals: 100, unavailable: 50, ..Seen::default() };
+    let mut health = Health::new(REFUSING, 0);
+    assert!(health.observe(STEP, &seen));
+    assert_eq!((health.limit_per_s(), health.cuts()), (None, 0));
+    health.observe(2 * STEP, &Seen { handed_over: 100, ..seen });
+    let limit = health.limit_per_s();
+    assert_eq!(limit, Some(200.0));
+    for step in 3..10 {
+        health.observe(step * STEP, &seen);
+        assert_eq!(health.limit_per_s(), limit, "{step}");
+    }
+}
+
+#[test]
 fn a_window_waits_for_evidence_and_few_answers_are_none() {
     let few = Seen { timed: 3, median_s: Some(5.0), handed_over: 3, ..Seen::default() };
     let mut health = Health::new(SLOW, 0);
