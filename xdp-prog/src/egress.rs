@@ -2,13 +2,16 @@
 //!
 //! Since Linux 6.6 by a BPF link (TCX): it goes with its descriptor, so that a killed process leaves nothing behind, and
 //! it stands beside whatever else is there. Before, as a filter of the queueing discipline `clsact`, which outlives the
-//! process; whoever removes it for a dead one needs to know its [`Filter`] alone. The discipline itself stays, since
-//! others may have put filters there; without any it does nothing.
+//! process; whoever removes it for a dead one needs to know its [`Filter`] alone, and no more removes one that has replaced it
+//! since. The discipline itself stays, since others may have put filters there; without any it does nothing.
 
+use std::fmt;
 use std::io;
+use std::num::ParseIntError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
 
-use libbpf_rs::{TC_EGRESS, TcHook, TcHookBuilder};
+use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder};
 
 use crate::error::ENODEV;
 use crate::link::create_egress_link;
@@ -22,15 +25,32 @@ const HANDLE: u32 = 1;
 /// As in `answers.bpf.c`; the kernel keeps 15 characters.
 const PROGRAM_NAME: &str = "answers";
 
-/// Where a filter is.
+/// A filter that was put there. As text: index of the interface, a colon, id of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Index of the interface.
     pub ifindex: i32,
+    /// The kernel's id of the program, which it does not give again before two thousand million others.
+    pub program: u32,
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.ifindex, self.program)
+    }
+}
+
+impl FromStr for Filter {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let (ifindex, program) = text.split_once(':').unwrap_or((text, ""));
+        Ok(Self { ifindex: ifindex.parse()?, program: program.parse()? })
+    }
 }
 
 impl Filter {
-    /// Removes the filter; it may be gone already.
+    /// Removes the filter; it may be gone already, or replaced by one of a later run, which stays.
     ///
     /// # Errors
     ///
@@ -38,9 +58,8 @@ impl Filter {
     pub fn remove(self) -> Result<(), Error> {
         // Whose descriptor, does not matter to a removal; there must be one.
         let anything = io::stderr();
-        let mut hook = hook(anything.as_fd(), self.ifindex);
-        let Ok(id) = hook.query() else { return Ok(()) };
-        if is_others(id) {
+        let mut hook = hook(anything.as_fd(), self.ifindex, TC_EGRESS);
+        if hook.query().ok() != Some(self.program) {
             return Ok(());
         }
         let action = format!("removing the filter from the way out of interface {}", self.ifindex);
@@ -48,13 +67,8 @@ impl Filter {
     }
 }
 
-fn hook(program: BorrowedFd<'_>, ifindex: i32) -> TcHook {
-    TcHookBuilder::new(program)
-        .ifindex(ifindex)
-        .replace(true)
-        .handle(HANDLE)
-        .priority(PRIORITY)
-        .hook(TC_EGRESS)
+fn hook(program: BorrowedFd<'_>, ifindex: i32, point: TcAttachPoint) -> TcHook {
+    TcHookBuilder::new(program).ifindex(ifindex).replace(true).handle(HANDLE).priority(PRIORITY).hook(point)
 }
 
 /// Whether the program at our place is known to be another's.
@@ -65,22 +79,19 @@ fn is_others(id: u32) -> bool {
 #[derive(Debug)]
 enum Way {
     Link { _held: OwnedFd },
-    Filter { is_left: bool },
+    Filter { filter: Filter, is_left: bool },
 }
 
 /// The program on the way out of an interface. Dropping it takes the program off, unless that was left to another process.
 #[derive(Debug)]
 #[must_use = "dropping it detaches the program"]
-pub struct AnswersAttached {
-    way: Way,
-    filter: Filter,
-}
+pub struct AnswersAttached(Way);
 
 impl AnswersAttached {
     /// `tcx` or `clsact`.
     #[must_use]
     pub const fn way(&self) -> &'static str {
-        match self.way {
+        match self.0 {
             Way::Link { .. } => "tcx",
             Way::Filter { .. } => "clsact",
         }
@@ -89,15 +100,15 @@ impl AnswersAttached {
     /// What must be removed by somebody when this process dies: nothing if it is a link.
     #[must_use]
     pub const fn outlives_process(&self) -> Option<Filter> {
-        match self.way {
+        match self.0 {
             Way::Link { .. } => None,
-            Way::Filter { .. } => Some(self.filter),
+            Way::Filter { filter, .. } => Some(filter),
         }
     }
 
     /// Somebody else removes the filter.
     pub const fn leave_removal(&mut self) {
-        if let Way::Filter { is_left } = &mut self.way {
+        if let Way::Filter { is_left, .. } = &mut self.0 {
             *is_left = true;
         }
     }
@@ -105,9 +116,9 @@ impl AnswersAttached {
 
 impl Drop for AnswersAttached {
     fn drop(&mut self) {
-        if let Way::Filter { is_left: false } = self.way {
+        if let Way::Filter { filter, is_left: false } = self.0 {
             // The interface may be gone, and the filter with it.
-            let _gone = self.filter.remove();
+            let _gone = filter.remove();
         }
     }
 }
@@ -120,7 +131,7 @@ impl Answers {
     /// [`Error::NoInterface`], [`Error::NotPermitted`]; anything else as the kernel says it.
     pub fn attach(&self, ifindex: i32) -> Result<AnswersAttached, Error> {
         match create_egress_link(self.program_fd(), ifindex) {
-            Ok(link) => Ok(AnswersAttached { way: Way::Link { _held: link }, filter: Filter { ifindex } }),
+            Ok(link) => Ok(AnswersAttached(Way::Link { _held: link })),
             Err(error) if error.raw_os_error() == Some(ENODEV) => Err(Error::NoInterface { ifindex }),
             // EINVAL from a kernel without TCX. Whatever else it is, the filter meets it, too, and says so.
             Err(_) => self.attach_filter(ifindex),
@@ -131,18 +142,27 @@ impl Answers {
     ///
     /// # Errors
     ///
-    /// As [`Self::attach`]; [`Error::System`] if another program's filter has the place.
+    /// As [`Self::attach`]; [`Error::System`] if another program's filter has the place, or the interface's discipline is
+    /// `ingress`, which takes filters for the way out and puts them onto the way in.
     pub fn attach_filter(&self, ifindex: i32) -> Result<AnswersAttached, Error> {
         let action = format!("attaching a filter to the way out of interface {ifindex}");
-        let mut hook = hook(self.program_fd(), ifindex);
-        hook.create().map_err(|error| Error::from_libbpf(&action, &error))?;
-        if let Ok(id) = hook.query()
+        let mut hook_out = hook(self.program_fd(), ifindex, TC_EGRESS);
+        hook_out.create().map_err(|error| Error::from_libbpf(&action, &error))?;
+        if let Ok(id) = hook_out.query()
             && is_others(id)
         {
             let source = io::Error::from(io::ErrorKind::AddrInUse);
             return Err(Error::System { action: format!("{action}: priority {PRIORITY} is taken"), source });
         }
-        hook.attach().map_err(|error| Error::from_libbpf(&action, &error))?;
-        Ok(AnswersAttached { way: Way::Filter { is_left: false }, filter: Filter { ifindex } })
+        hook_out.attach().map_err(|error| Error::from_libbpf(&action, &error))?;
+        let program = hook_out.query().map_err(|error| Error::from_libbpf(&action, &error))?;
+        let filter = Filter { ifindex, program };
+        let attached = AnswersAttached(Way::Filter { filter, is_left: false });
+        if hook(self.program_fd(), ifindex, TC_INGRESS).query().ok() == Some(program) {
+            let source = io::Error::from(io::ErrorKind::Unsupported);
+            let reason = "its queueing discipline is ingress; replace that by clsact, which has the same and a way out";
+            return Err(Error::System { action: format!("{action}: {reason}"), source });
+        }
+        Ok(attached)
     }
 }

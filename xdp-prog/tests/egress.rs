@@ -85,6 +85,16 @@ fn a_link_or_a_filter_sees_what_leaves_and_is_gone_when_dropped() {
     assert_eq!(counted(&program, &socket), 3);
     drop(again);
     assert_eq!(output("tc filter show dev left0 egress"), "");
+    // Who comes late, such as the janitor of an instance that was killed and started again, leaves that of another alone.
+    let other = self::program();
+    let mut late = program.attach_filter(index).expect("it attaches");
+    let of_late = late.outlives_process().expect("a filter does");
+    late.leave_removal();
+    let replacing = other.attach_filter(index).expect("it replaces");
+    of_late.remove().expect("nothing to do");
+    assert_eq!((counted(&program, &socket), counted(&other, &socket)), (0, 3));
+    drop(replacing);
+    drop(late);
     assert_eq!(counted(&program, &socket), 0);
     drop(attached);
 
@@ -104,6 +114,37 @@ fn a_link_or_a_filter_sees_what_leaves_and_is_gone_when_dropped() {
     program.set_own_sockets([0, cookie]).expect("mapped");
     assert_eq!(counted(&program, &socket), 0);
     drop(attached);
+}
+
+#[test]
+fn filters_of_others_stay_and_see_all_the_same() {
+    if ran_inside("filters_of_others_stay_and_see_all_the_same") {
+        return;
+    }
+    let index = device();
+    let program = program();
+    let socket = UdpSocket::bind("192.0.2.10:5060").expect("bind");
+    output("tc qdisc add dev left0 clsact");
+    // One instruction of classic BPF: nothing matches, on to the next.
+    let args = "filter add dev left0 egress prio 7 handle 3 bpf bytecode".split(' ').chain(["1,6 0 0 0,"]);
+    assert!(Command::new("tc").args(args).status().expect("tc is installed").success());
+    let attached = program.attach_filter(index).expect("beside it");
+    assert_eq!(counted(&program, &socket), 3);
+    drop(attached);
+    let left = output("tc filter show dev left0 egress");
+    assert!(left.contains("pref 7 bpf") && !left.contains("answers"), "{left}");
+}
+
+#[test]
+fn a_discipline_without_a_way_out_is_an_error_that_says_so() {
+    if ran_inside("a_discipline_without_a_way_out_is_an_error_that_says_so") {
+        return;
+    }
+    let index = device();
+    output("tc qdisc add dev left0 ingress");
+    let error = program().attach_filter(index).expect_err("nothing would be seen").to_string();
+    assert!(error.contains("clsact"), "{error}");
+    assert_eq!(output("tc filter show dev left0 ingress"), "");
 }
 
 #[test]

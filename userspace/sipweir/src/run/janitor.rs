@@ -32,14 +32,14 @@ pub(crate) struct Left {
     /// Transmit end of a hand-off device.
     #[arg(long)]
     device: Option<String>,
-    /// Index of an interface with a filter on its way out.
+    /// A filter on the way out of an interface, as INDEX:PROGRAM.
     #[arg(long)]
-    filter: Option<i32>,
+    filter: Option<Filter>,
 }
 
 impl Left {
     fn arguments(&self) -> Vec<String> {
-        let filter = self.filter.map(|index| index.to_string());
+        let filter = self.filter.map(|filter| filter.to_string());
         let both = [("--device", self.device.clone()), ("--filter", filter)];
         both.into_iter().filter_map(|(key, value)| Some([key.to_owned(), value?])).flatten().collect()
     }
@@ -58,11 +58,8 @@ impl Janitor {
         device: Option<&mut netdev::Handoff>,
         answers: Option<&mut AnswersAttached>,
     ) -> anyhow::Result<Option<Self>> {
-        let filter = answers.as_ref().and_then(|answers| answers.outlives_process());
-        let left = Left {
-            device: device.as_ref().map(|device| device.transmit().name.clone()),
-            filter: filter.map(|filter| filter.ifindex),
-        };
+        let filter = answers.as_deref().and_then(AnswersAttached::outlives_process);
+        let left = Left { device: device.as_ref().map(|device| device.transmit().name.clone()), filter };
         let arguments = left.arguments();
         if arguments.is_empty() {
             return Ok(None);
@@ -118,7 +115,7 @@ pub(crate) fn main(left: &Left) -> anyhow::Result<()> {
     capabilities::renounce_all_but(Capability::CAP_NET_ADMIN)?;
     // Nothing is ever sent: this returns when the other end is closed.
     std::io::stdin().read_to_end(&mut Vec::new()).context("cannot wait for the end of sipweir")?;
-    let filter = left.filter.map(|ifindex| Filter { ifindex }.remove());
+    let filter = left.filter.map(Filter::remove);
     if let Some(device) = &left.device {
         netdev::Handoff::remove_left(device)?;
     }
@@ -128,6 +125,7 @@ pub(crate) fn main(left: &Left) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use xdp_prog::Filter;
 
     use super::Left;
 
@@ -139,11 +137,14 @@ mod tests {
 
     #[test]
     fn what_is_left_to_a_janitor_reaches_it() {
-        for (device, filter) in [(Some("swt4"), Some(4)), (Some("swt4"), None), (None, Some(4)), (None, None)]
-        {
+        let four = Some(Filter { ifindex: 4, program: 77 });
+        for (device, filter) in [(Some("swt4"), four), (Some("swt4"), None), (None, four), (None, None)] {
             let left = Left { device: device.map(str::to_owned), filter };
             let arguments = std::iter::once("janitor".to_owned()).chain(left.arguments());
             assert_eq!(Command::try_parse_from(arguments).expect("arguments").left, left);
+        }
+        for wrong in ["4", "4:", ":4", "4:-1", "4:7:7"] {
+            assert!(Command::try_parse_from(["janitor", "--filter", wrong]).is_err(), "{wrong}");
         }
     }
 }
