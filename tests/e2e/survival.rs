@@ -156,7 +156,7 @@ fn a_soak_leaves_memory_and_frames_where_they_were() {
     let mut sipweir = guard(&topology);
     let rate = (2.0 * plan.nominal_capacity_per_s()) as u32;
     let warm_up_s = 8;
-    let mut callers = topology.call(&CallLoad::at(rate).ending_after(rate * (warm_up_s + seconds)));
+    let mut callers = topology.call(&CallLoad::at(rate).ending_after(rate * (warm_up_s + seconds + 4)));
     callers.run_for(Duration::from_secs(warm_up_s.into()));
     let resident = |sipweir: &Sipweir| {
         let status = std::fs::read_to_string(format!("/proc/{}/status", sipweir.id())).expect("status");
@@ -165,8 +165,8 @@ fn a_soak_leaves_memory_and_frames_where_they_were() {
     };
     let first_kib = resident(&sipweir);
     let (mut most_kib, mut most_frames) = (first_kib, 0);
-    for _ in 0..seconds / 4 {
-        callers.run_for(Duration::from_secs(4));
+    for look_s in (warm_up_s..=warm_up_s + seconds).step_by(4) {
+        callers.run_for(Duration::from_secs(look_s.into()));
         most_kib = most_kib.max(resident(&sipweir));
         most_frames = most_frames.max(sum_of_workers(&sipweir.status(), "/frames_outstanding"));
     }

@@ -179,7 +179,7 @@ impl Sipp {
         Statistics::parse(&std::fs::read_to_string(&self.statistics).unwrap_or_default())
     }
 
-    /// Waits until it has counted for that long.
+    /// Waits until it has counted for that long since its start.
     ///
     /// # Panics
     /// If it ends before, with its output.
