@@ -10,8 +10,8 @@
 //!
 //! Weights other than 1 change neither, since both follow from Σ counts = W alone.
 //!
-//! Here the smallest count is searched, not kept in their "stream summary": the caller notes a sample, and some dozens of
-//! counts lie in a few cache lines. Not here: what is sampled and how often.
+//! Here key and smallest count are searched, not kept in their "stream summary": the caller notes a sample, so a walk over
+//! some KiB of places is rare, and there is no order to keep. Not here: what is sampled and how often.
 
 /// One place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
