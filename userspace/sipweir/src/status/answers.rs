@@ -65,6 +65,13 @@ impl Answers {
         }
     }
 
+    /// Those that end a transaction; `1xx` only say that it goes on.
+    #[must_use]
+    pub fn finals(&self) -> u64 {
+        let is_final = |class: &str| !matches!(class, "other" | "1xx");
+        self.by_class.iter().filter(|(class, _)| is_final(class)).map(|(_, count)| count).sum()
+    }
+
     pub(super) fn write_text(&self, out: &mut String) -> std::fmt::Result {
         let counted = self.by_class.iter().filter(|(_, count)| **count > 0);
         let counted: Vec<String> = counted.map(|(class, count)| format!("{class} {count}")).collect();
@@ -95,6 +102,7 @@ mod tests {
         counters.time_us = 12_800;
         let answers = Answers::of(&counters);
         assert_eq!((answers.by_class["1xx"], answers.by_class["5xx"], answers.by_class["6xx"]), (5, 2, 0));
+        assert_eq!(answers.finals(), 7);
         assert_eq!((answers.time.count, answers.time.sum_s), (10, 0.0128));
         assert!(answers.time.p50_ms.is_some_and(|half| (half - 1.28).abs() < 1e-9), "{answers:?}");
         let mut text = String::new();

@@ -1,8 +1,8 @@
 //! One frame of the live view, from its state. Pure: writes into a buffer of any size.
 //!
 //! ```text
-//!   title                                          78 columns or fewer: classes, or the XDP program's by key x
-//!   services, each with the history of its gate    110 or more: both
+//!   title                                           below 110 columns: classes, or the XDP program's by key x
+//!   services, with answers and the gate's history   from there on: both
 //!   classes │ drops by reason
 //!   workers │ busiest sources
 //!   keys
@@ -12,7 +12,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 
-use super::rates::{ClassRates, KernelRate, Loss, Rates, ServiceRates};
+use super::rates::{AnswerRates, ClassRates, KernelRate, Loss, Rates, ServiceRates};
 use super::state::{Classes, Sort, State};
 
 /// From this width on the XDP program's table stands beside that of the service's classes.
@@ -140,6 +140,7 @@ const HELP: &[&str] = &[
     " answer     refused with an answer                 drop       all others: refused in silence,",
     "            or copies that one answer serves, and what is late, damaged or no SIP",
     " rate       measured service rate of the server    at srv     by its receive queue",
+    " answers    final ones of the server itself        503        the share of its own refusals in them",
     " gate's line: half for overload, full for discard, by the share of the time; youngest right",
     " sources    an estimate from a sample of what workers took in, of the last seconds",
 ];
@@ -191,11 +192,13 @@ fn draw_history(
     row: u16,
     buffer: &mut Buffer,
 ) {
-    let label = match service.mode.as_str() {
-        "monitor" => "  watched, gate ",
-        "monitor_some" => "  partly watched ",
-        _ => "           gate ",
+    let mode = match service.mode.as_str() {
+        "monitor" => "watched, ",
+        "monitor_some" => "partly watched, ",
+        _ => "",
     };
+    let answers = service.answers.as_ref().map_or_else(String::new, answers);
+    let label = format!("  {answers}{mode}gate ");
     let width = usize::from(area.width).saturating_sub(label.chars().count() + 1);
     let bars = look.bars();
     let mut youngest: Vec<char> = state
@@ -211,6 +214,13 @@ fn draw_history(
     youngest.reverse();
     let line_of: String = youngest.into_iter().collect();
     line(buffer, area, row, &format!("{label}{line_of:>width$}"), Style::new());
+}
+
+/// What the server answers, in front of the gate's history.
+fn answers(rates: &AnswerRates) -> String {
+    let AnswerRates { finals, unavailable } = *rates;
+    let share = if finals > 0.0 { 100.0 * unavailable / finals } else { 0.0 };
+    format!("answers {}/s, 503 {}%, ", rate(finals), rate(share))
 }
 
 fn draw_classes(state: &State, look: Look, area: Rect, buffer: &mut Buffer) {

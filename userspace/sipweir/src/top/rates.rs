@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::status::{KernelRow, Service, Sources, StateSeconds, Status};
+use crate::status::{Answers, KernelRow, Service, Sources, StateSeconds, Status};
 
 /// What happens between two looks, and what is at the second.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,12 +48,23 @@ pub(super) struct ServiceRates {
     pub(super) server: String,
     /// Measured service rate.
     pub(super) service_rate_per_s: f64,
+    /// What it answers, if that is seen.
+    pub(super) answers: Option<AnswerRates>,
     /// Messages by class.
     pub(super) classes: Vec<ClassRates>,
     /// The same at each worker.
     pub(super) workers: Vec<AtWorkerRates>,
     /// What was dropped, and why.
     pub(super) losses: Vec<Loss>,
+}
+
+/// Final answers of a server a second: one for each request, while 100 and 180 come before.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct AnswerRates {
+    /// All of them.
+    pub(super) finals: f64,
+    /// Its own refusals with 503.
+    pub(super) unavailable: f64,
 }
 
 /// One service at one worker.
@@ -184,9 +195,19 @@ impl Span {
             at_server: now.at_server,
             server: now.server.state.clone(),
             service_rate_per_s: now.service_rate_per_s,
+            answers: now.answers.as_ref().map(|now| self.answers(before.answers.as_ref(), now)),
             classes: self.classes((&before.received, &before.outcomes), (&now.received, &now.outcomes)),
             workers: workers.collect(),
             losses,
+        }
+    }
+
+    fn answers(&self, before: Option<&Answers>, now: &Answers) -> AnswerRates {
+        let none = Answers::default();
+        let before = before.unwrap_or(&none);
+        AnswerRates {
+            finals: self.rate(before.finals(), now.finals()),
+            unavailable: self.rate(before.unavailable, now.unavailable),
         }
     }
 
@@ -307,8 +328,16 @@ fn closed(before: StateSeconds, now: StateSeconds) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClassRates, Loss, Rates};
+    use super::{AnswerRates, ClassRates, Loss, Rates};
     use crate::top::testing::status;
+
+    #[test]
+    fn of_answers_the_final_ones_are_counted_where_answers_are_seen() {
+        let rates = Rates::between(&status(1), &status(3));
+        let of = |service: usize| rates.services[service].answers;
+        assert_eq!(of(0), Some(AnswerRates { finals: 1400.0, unavailable: 350.0 }));
+        assert_eq!(of(1), None);
+    }
 
     #[test]
     fn rates_are_differences_by_the_instances_own_time() {

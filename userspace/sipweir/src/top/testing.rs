@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::status::{
-    AtWorker, Gate, KernelRow, Server, Service, Source, Sources, StateSeconds, Status, Worker,
+    Answers, AtWorker, Gate, KernelRow, Server, Service, Source, Sources, StateSeconds, Status, Worker,
 };
 
 fn counts<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
@@ -57,6 +57,11 @@ pub(super) fn status(second: u64) -> Status {
         at_server: 12,
         service_rate_per_s: 1990.4,
         server: Server { state: "up".into(), drops: 3 * second, ..Server::default() },
+        answers: Some(Answers {
+            by_class: counts([("1xx", 1500 * second), ("2xx", 1000 * second), ("5xx", 400 * second)]),
+            unavailable: 350 * second,
+            ..Answers::default()
+        }),
         received,
         outcomes,
         workers: vec![half(0), half(1)],
