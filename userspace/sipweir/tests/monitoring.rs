@@ -104,10 +104,16 @@ impl Check {
         }
     }
 
-    /// A text with `{{label}}` or `{{ $labels.label }}` in it.
+    /// A text with `{{label}}` or `{{ $labels.label }}` in it, or with `{{ $value | function }}`.
     fn template(&mut self, text: &str) {
         for part in text.split("{{").skip(1) {
             let name = part.split("}}").next().unwrap_or_default().trim();
+            if let Some(function) = name.strip_prefix("$value | ") {
+                if !["humanizePercentage", "humanizeDuration"].contains(&function) {
+                    self.problems.push(format!("this test does not know the function {function:?}"));
+                }
+                continue;
+            }
             self.label(name.strip_prefix("$labels.").unwrap_or(name));
         }
     }
