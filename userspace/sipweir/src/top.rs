@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -181,7 +181,8 @@ struct Poller {
 
 impl Poller {
     fn start(socket: &Path, interval: Duration) -> anyhow::Result<Self> {
-        let (answer, answers) = channel();
+        // While the terminal takes nothing, nothing is piled up for it.
+        let (answer, answers) = sync_channel(1);
         let (changes, change) = channel();
         let socket = socket.to_owned();
         let asking = move || {
