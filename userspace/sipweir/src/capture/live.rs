@@ -85,7 +85,8 @@ impl Session {
 pub struct Point {
     /// Raised at each beginning and end.
     generation: AtomicU64,
-    next: ArrayQueue<Arc<Session>>,
+    /// With the generation that it begins.
+    next: ArrayQueue<(u64, Arc<Session>)>,
 }
 
 impl Default for Point {
@@ -95,13 +96,14 @@ impl Default for Point {
 }
 
 impl Point {
-    /// Tells the worker what is captured from now on, or that nothing is.
+    /// Tells the worker what is captured from now on, or that nothing is. One thread at a time may.
     pub fn set(&self, session: Option<Arc<Session>>) {
+        let generation = self.generation.load(Ordering::Relaxed) + 1;
         match session {
-            Some(session) => drop(self.next.force_push(session)),
+            Some(session) => drop(self.next.force_push((generation, session))),
             None => drop(self.next.pop()),
         }
-        self.generation.fetch_add(1, Ordering::Release);
+        self.generation.store(generation, Ordering::Release);
     }
 }
 
@@ -136,9 +138,12 @@ impl Probe {
     pub fn look(&mut self, point: &Point) {
         let generation = point.generation.load(Ordering::Acquire);
         if generation != self.generation {
-            self.generation = generation;
-            // The last holder of a session is its thread, which waits for this.
-            self.session = point.next.pop();
+            // One that begins at this very moment may lie there before its generation does: it is not to be taken for
+            // ended at the next look. The last holder of a session is its thread, which waits for this.
+            (self.generation, self.session) = match point.next.pop() {
+                Some((begun, session)) => (begun, Some(session)),
+                None => (generation, None),
+            };
         }
     }
 
@@ -234,6 +239,25 @@ mod tests {
         probe.look(&point);
         note(&mut probe);
         assert_eq!((session.packets.waiting(), Arc::strong_count(&session)), (1, 1));
+    }
+
+    #[test]
+    fn a_capture_that_begins_while_a_worker_sees_the_last_one_end_is_not_lost() {
+        let (point, mut probe) = (Point::default(), Probe::default());
+        point.set(Some(session(1)));
+        probe.look(&point);
+        point.set(None);
+        // `set` has got so far when the worker looks for the end of the first.
+        let second = session(1);
+        point.next.push((3, Arc::clone(&second))).expect("a place");
+        probe.look(&point);
+        point.generation.store(3, super::Ordering::Release);
+        probe.look(&point);
+        probe.note(&[1; 60], Outcome::Rejected, ABOUT);
+        assert_eq!(second.packets.waiting(), 1);
+        point.set(None);
+        probe.look(&point);
+        assert!(!probe.is_on());
     }
 
     #[test]
