@@ -22,7 +22,7 @@ use crate::counters::Outcome;
 pub const PACKET_BYTES_MAX: usize = 4096;
 
 /// Buffers of a capture, for all workers together: 2 MiB. Fewer: more is lost in a burst, in the 10 ms until the thread looks.
-const BUFFERS: usize = 512;
+pub(super) const BUFFERS: usize = 512;
 
 /// A packet that a worker has kept.
 #[derive(Debug)]

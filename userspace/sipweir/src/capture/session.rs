@@ -14,7 +14,7 @@ use xdp_prog::Sample;
 
 use super::filter::{Bits, Fate, Filter};
 use super::kernel::Samples;
-use super::live::{Packet, Session};
+use super::live::{BUFFERS, Packet, Session};
 use super::record::{Line, PROGRESS, Record};
 use crate::capabilities;
 use crate::clock;
@@ -27,8 +27,9 @@ const NAP: Duration = Duration::from_millis(10);
 const CLIENT_TIME: Duration = Duration::from_secs(5);
 /// How long a worker may take to see that a capture has ended: it turns once a second at least.
 const LAST_LOOK: Duration = Duration::from_secs(3);
-/// Packets that are sent between two looks at the clock.
-const ROUND: usize = 256;
+/// Packets of the workers, and as many of the XDP program, that are sent between two looks at the clock: as many as there can be, so
+/// that the last round leaves none of what came before the end.
+const ROUND: usize = BUFFERS;
 
 /// What a running instance has for captures.
 #[derive(Debug)]
