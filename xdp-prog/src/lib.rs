@@ -62,7 +62,7 @@ pub use lists::{List, SourceLists};
 pub use load::Classifier;
 pub use meta::Meta;
 pub use probe::{missing_types, program_name};
-pub use samples::{SAMPLING_WORDS, Sample, SampleReader, SampleRing};
+pub use samples::{SAMPLING_WORDS, Sample, SampleReader, SampleRing, SamplingWord};
 pub use settings::{
     EMERGENCY_NUMBERS_MAX, FRAME_LEN_MAX, FRAME_LEN_MIN, HASH_KEY_WORDS, HashKey, LINK_ADDRESSES_MAX,
     LIST_ROOM_MAX, PROBERS_MAX, ServiceAddress, Settings,

@@ -10,8 +10,23 @@ use crate::Error;
 /// Bytes in front of a packet in the ring.
 const HEAD: usize = 16;
 
-/// Words of the map that says what is wanted, in this order: reasons, services, classes, share, and what was lost.
-pub const SAMPLING_WORDS: usize = 5;
+/// Words of the map that says what is wanted, `struct sampling`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SamplingWord {
+    /// Bits by reason; 0: nothing is wanted.
+    Reasons,
+    /// Bits by index of the service.
+    Services,
+    /// Bits by class.
+    Classes,
+    /// A random number of 32 bits is not to be above it.
+    Share,
+    /// Packets that found no place, counted by the program.
+    Lost,
+}
+
+/// How many there are.
+pub const SAMPLING_WORDS: usize = SamplingWord::Lost as usize + 1;
 
 /// A packet that was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,10 @@ mod support;
 use afxdp::MappedWords;
 use sip::class::{Class, Reason, Verdict};
 use support::{ANY_PORT, CALLER_V4, DISCARD, OVERLOAD, PORT, Packet, classifier, decide, gate, set_gates};
-use xdp_prog::{Classifier, List, SAMPLING_WORDS, SampleReader};
+use xdp_prog::{Classifier, List, SAMPLING_WORDS, SampleReader, SamplingWord};
 
 /// The service of this port owes no replies, so what its gate sheds is dropped.
 const SILENT: u8 = 2;
-const REASONS: usize = 0;
-const LOST: usize = 4;
 
 /// A program that sheds everything, its words and its ring.
 struct Sampled {
@@ -29,8 +27,13 @@ impl Sampled {
     }
 
     fn want(&self, reasons: u64, services: u64, classes: u64, share: u64) {
-        for (index, word) in [(1, services), (2, classes), (3, share), (REASONS, reasons)] {
-            self.words.store(index, word);
+        for (word, value) in [
+            (SamplingWord::Services, services),
+            (SamplingWord::Classes, classes),
+            (SamplingWord::Share, share),
+            (SamplingWord::Reasons, reasons),
+        ] {
+            self.words.store(word as usize, value);
         }
     }
 
@@ -73,7 +76,7 @@ fn what_is_dropped_is_copied_while_it_is_wanted() {
     assert_eq!(decide(&sampled.classifier, &owed).2, Verdict::RingReject);
     assert_eq!(sampled.drain(), []);
 
-    sampled.words.store(REASONS, 0);
+    sampled.words.store(SamplingWord::Reasons as usize, 0);
     assert_eq!(decide(&sampled.classifier, &silent()), dropped);
     assert_eq!(sampled.drain(), []);
 }
@@ -124,7 +127,7 @@ fn a_long_packet_is_cut_and_a_full_ring_loses_and_counts() {
     for _ in 0..200 {
         decide(&sampled.classifier, &silent());
     }
-    let (kept, lost) = (sampled.drain().len() as u64, sampled.words.load(LOST));
+    let (kept, lost) = (sampled.drain().len() as u64, sampled.words.load(SamplingWord::Lost as usize));
     assert!((100..200).contains(&kept), "{kept}");
     assert_eq!(kept + lost, 200);
     decide(&sampled.classifier, &silent());

@@ -1,15 +1,9 @@
 //! What the XDP program drops by itself: switched on and off for a capture, and read.
 
 use afxdp::MappedWords;
-use xdp_prog::{Classifier, SAMPLING_WORDS, SampleReader, SampleRing};
+use xdp_prog::{Classifier, SAMPLING_WORDS, SampleReader, SampleRing, SamplingWord};
 
 use super::filter::Bits;
-
-const REASONS: usize = 0;
-const SERVICES: usize = 1;
-const CLASSES: usize = 2;
-const SHARE: usize = 3;
-const LOST: usize = 4;
 
 /// The program's samples.
 #[derive(Debug)]
@@ -39,22 +33,26 @@ impl Samples {
         let mut reader = self.ring.reader()?;
         let nothing: Result<(), std::convert::Infallible> = reader.drain(usize::MAX >> 1, |_old| Ok(()));
         let Ok(()) = nothing;
-        self.words.store(SERVICES, services);
-        self.words.store(CLASSES, bits.classes);
-        self.words.store(SHARE, bits.share.into());
-        self.words.store(LOST, 0);
+        self.store(SamplingWord::Services, services);
+        self.store(SamplingWord::Classes, bits.classes);
+        self.store(SamplingWord::Share, bits.share.into());
+        self.store(SamplingWord::Lost, 0);
         // The last: the program looks at it first.
-        self.words.store(REASONS, bits.reasons);
+        self.store(SamplingWord::Reasons, bits.reasons);
         Ok(reader)
+    }
+
+    fn store(&self, word: SamplingWord, value: u64) {
+        self.words.store(word as usize, value);
     }
 
     /// Ends.
     pub(super) fn switch_off(&self) {
-        self.words.store(REASONS, 0);
+        self.store(SamplingWord::Reasons, 0);
     }
 
     /// Packets that found no place in the ring.
     pub(super) fn lost(&self) -> u64 {
-        self.words.load(LOST)
+        self.words.load(SamplingWord::Lost as usize)
     }
 }
