@@ -171,6 +171,10 @@ fn a_client_that_never_reads_holds_up_nobody_and_is_cut_off() {
     let mut reader = BufReader::new(&client);
     reader.read_line(&mut first).expect("it begins");
     assert!(first.contains("\"begun\""), "{first}");
+    let capturing = |sipweir: &mut Sipweir| sipweir.status().get("capturing").cloned();
+    wait_until("the status shows it", Duration::from_secs(10), || {
+        capturing(&mut sipweir).is_some_and(|capture| capture["sent_so_far"].as_u64() > Some(0))
+    });
     // Meanwhile there is no other.
     let folder = tempfile::tempdir().expect("temporary folder");
     let file = folder.path().join("second.pcapng");
@@ -189,6 +193,7 @@ fn a_client_that_never_reads_holds_up_nobody_and_is_cut_off() {
     wait_until("it is cut off", Duration::from_secs(30), || {
         capture(&topology, &sipweir, &file, &["--count", "1"]).status.success()
     });
+    assert_eq!(capturing(&mut sipweir), None);
     drop(flood);
     end(sipweir, &topology);
 }

@@ -38,7 +38,7 @@ use std::time::Duration;
 use sip::{Captured, Datagram, HEP_OVERHEAD_MAX};
 
 pub use kernel::Samples;
-pub use session::{Capturing, Limits};
+pub use session::{Capturing, Limits, Now};
 
 use crate::capabilities;
 use crate::clock;

@@ -114,7 +114,10 @@ fn run_as(config: &Config, privileges: Privileges, processors: &ProcessorFactory
         return Err(error);
     }
     let (owner, jobs) = owner::owner();
-    let parts = instance.view(config).and_then(|view| Ok((view, instance.capturing()?)));
+    let parts = instance.capturing().and_then(|capturing| {
+        let view = instance.view(config, Arc::clone(&capturing))?;
+        Ok((view, capturing))
+    });
     let served = parts.and_then(|(view, capturing)| {
         let view = Arc::new(view);
         let scraped = Arc::clone(&view);

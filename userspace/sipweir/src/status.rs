@@ -6,6 +6,7 @@
 
 mod answers;
 mod beside;
+mod capturing;
 mod lists;
 mod page;
 mod service;
@@ -25,6 +26,7 @@ use crate::netdev::Traffic;
 
 pub use answers::{AnswerTime, Answers, STATUS_CLASSES};
 pub use beside::{ProgramCost, SOCKET_NAMES, Socket};
+pub use capturing::Capturing;
 pub use lists::{List, Lists};
 pub use page::{page, schema};
 pub use service::{AtWorker, Wait};
@@ -74,6 +76,9 @@ pub struct Status {
     /// The export of refused messages, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Capture>,
+    /// What a client captures, while one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capturing: Option<Capturing>,
     /// What the kernel counts for the guarded interface.
     #[serde(default)]
     pub interface_counters: Traffic,
@@ -541,6 +546,9 @@ impl Status {
                 out,
                 "\ncapture to {collector}: {captured} captured, {cut} cut short, {lost} lost; {sent} sent, {unsent} not"
             )?;
+        }
+        if let Some(capturing) = &self.capturing {
+            capturing.write_text(out)?;
         }
         writeln!(out, "\nXDP program")?;
         write_rows(out, &self.kernel)?;

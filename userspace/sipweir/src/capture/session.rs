@@ -5,8 +5,8 @@
 
 use std::cell::Cell;
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sip::{Class, Reason};
@@ -20,6 +20,7 @@ use crate::capabilities;
 use crate::clock;
 use crate::control::Client;
 use crate::counters::WorkerCounters;
+use crate::status;
 
 /// How often the thread looks. Longer: more is lost in bursts.
 const NAP: Duration = Duration::from_millis(10);
@@ -45,9 +46,28 @@ pub struct Capturing {
     /// What the XDP program drops by itself.
     pub samples: Samples,
     /// There is one at a time.
-    pub busy: AtomicBool,
+    pub now: Now,
     /// Set when the instance ends.
     pub stop: Arc<AtomicBool>,
+}
+
+/// The capture that is under way, if there is one.
+#[derive(Debug, Default)]
+pub struct Now(Mutex<Option<Running>>);
+
+/// What is told of it.
+#[derive(Debug)]
+struct Running {
+    filter: Filter,
+    begun: Instant,
+    session: Arc<Session>,
+    sent: Arc<AtomicU64>,
+}
+
+impl Now {
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// When a capture is over by itself.
@@ -76,16 +96,32 @@ impl Capturing {
             Ok(bits) => bits,
             Err(why) => return client.refuse(why),
         };
-        if self.busy.swap(true, Ordering::AcqRel) {
+        let Some(active) = Active::begin(self, filter, bits) else {
             return client.refuse("another capture is under way, and there is one at a time; end it first");
-        }
-        let active = Active::begin(Arc::clone(self), bits);
+        };
         let thread = std::thread::Builder::new().name("capture-live".into()).spawn(move || {
             capabilities::renounce_all_of_thread();
             // A client that went away is no event worth a word.
             let _gone = active.run(limits, client);
         });
         thread.map(|_detached| ())
+    }
+
+    /// The capture that is under way, for the status.
+    #[must_use]
+    pub fn status(&self) -> Option<status::Capturing> {
+        let now = self.now.lock();
+        let Running { filter, begun, session, sent } = now.as_ref()?;
+        Some(status::Capturing {
+            running_s: begun.elapsed().as_secs_f64(),
+            verdict: filter.verdict.map(|fate| fate.name().to_owned()),
+            reason: filter.reason.clone(),
+            class: filter.class.clone(),
+            service: filter.service.clone(),
+            one_in: filter.one_in,
+            sent_so_far: sent.load(Ordering::Relaxed),
+            lost_so_far: session.lost() + self.samples.lost(),
+        })
     }
 
     /// Bits by service index of the XDP program.
@@ -104,16 +140,24 @@ struct Active {
     capturing: Arc<Capturing>,
     bits: Bits,
     session: Arc<Session>,
+    sent: Arc<AtomicU64>,
     ended: Cell<bool>,
 }
 
 impl Active {
-    fn begin(capturing: Arc<Capturing>, bits: Bits) -> Self {
-        let session = Arc::new(Session::new(bits));
+    /// `None` while there is another.
+    fn begin(capturing: &Arc<Capturing>, filter: &Filter, bits: Bits) -> Option<Self> {
+        let mut now = capturing.now.lock();
+        if now.is_some() {
+            return None;
+        }
+        let (session, sent) = (Arc::new(Session::new(bits)), Arc::default());
+        let (filter, begun) = (filter.clone(), Instant::now());
+        *now = Some(Running { filter, begun, session: Arc::clone(&session), sent: Arc::clone(&sent) });
         for worker in &capturing.workers {
             worker.capture_point.set(Some(Arc::clone(&session)));
         }
-        Self { capturing, bits, session, ended: Cell::new(false) }
+        Some(Self { capturing: Arc::clone(capturing), bits, session, sent, ended: Cell::new(false) })
     }
 
     fn run(&self, limits: Limits, mut client: Client) -> std::io::Result<()> {
@@ -141,6 +185,7 @@ impl Active {
             reader.drain(ROUND, |sample| round.of_kernel(&sample))?;
             let Round { out, room: left, .. } = round;
             sent += room - left;
+            self.sent.store(sent, Ordering::Relaxed);
             client.grant(CLIENT_TIME);
             client.write_all(&out)?;
             if is_over || limits.count == Some(sent) {
@@ -169,7 +214,7 @@ impl Active {
         for worker in &self.capturing.workers {
             worker.capture_point.set(None);
         }
-        self.capturing.busy.store(false, Ordering::Release);
+        *self.capturing.now.lock() = None;
     }
 }
 

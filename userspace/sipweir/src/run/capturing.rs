@@ -1,12 +1,11 @@
 //! What captures of a running instance need, gathered when it is set up.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 
 use super::Instance;
-use crate::capture::{Capturing, Samples};
+use crate::capture::{Capturing, Now, Samples};
 
 impl Instance {
     /// What captures need. Its threads end with the instance.
@@ -18,7 +17,7 @@ impl Instance {
             lane_of_service: self.lane_of_service.clone(),
             workers: self.workers.iter().map(|worker| Arc::clone(&worker.counters)).collect(),
             samples,
-            busy: AtomicBool::new(false),
+            now: Now::default(),
             stop: Arc::clone(&self.stop),
         }))
     }

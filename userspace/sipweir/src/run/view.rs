@@ -46,11 +46,13 @@ pub(super) struct View {
     pub(super) programs: Vec<Program>,
     /// Where refused messages go, and what the thread counts that sends them.
     pub(super) capture: Option<(SocketAddr, Arc<capture::Sent>)>,
+    /// Captures for clients.
+    pub(super) capturing: Arc<capture::Capturing>,
 }
 
 impl Instance {
     /// What can be read of this run from now on.
-    pub(super) fn view(&self, config: &Config) -> anyhow::Result<View> {
+    pub(super) fn view(&self, config: &Config, capturing: Arc<capture::Capturing>) -> anyhow::Result<View> {
         let (counters, monitored) = (self.classifier.counter_reader()?, self.classifier.monitored_reader()?);
         let programs = [
             Program::new("xdp", self.classifier.program_fd()),
@@ -86,6 +88,7 @@ impl Instance {
                 .as_ref()
                 .zip(self.exporter.as_ref())
                 .map(|(capture, exporter)| (capture.collector.0, exporter.counters())),
+            capturing,
         })
     }
 }
@@ -145,6 +148,7 @@ impl View {
                 sent: sent.sent.get(),
                 unsent: sent.unsent.get(),
             }),
+            capturing: self.capturing.status(),
             interface_counters: Traffic::of(self.ifindex).ok().flatten().unwrap_or_default(),
             programs: self.programs.iter().filter_map(Program::cost).collect(),
             kernel: rows_of(&self.counters),
