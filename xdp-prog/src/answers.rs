@@ -3,14 +3,14 @@
 //! It is independent of the classifier but for the service table, whose meaning the two share (`services.h`). How it gets
 //! onto the interface is in `egress.rs`.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use libbpf_rs::{MapHandle, ProgramInput};
 
 use crate::abi::SERVICES_MAX;
-use crate::settings::service_key;
+use crate::load::missing;
+use crate::services::{enter_services, object_place, sum_of_cpus, write_services};
 use crate::skeleton::answers::{AnswersSkel, AnswersSkelBuilder};
 use crate::{Error, Settings};
 
@@ -123,28 +123,16 @@ impl Answers {
     pub fn load(settings: &Settings, watched: u64, branch_seed: u64) -> Result<Self, Error> {
         settings.check()?;
         let failed = |action: &str, error: &libbpf_rs::Error| Error::from_libbpf(action, error);
-        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = AnswersSkelBuilder::default()
-            .open(place)
+            .open(object_place())
             .map_err(|error| failed("opening the program that sees answers", &error))?;
-        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(unmapped)?;
-        rodata.service_ports = settings.port_bitmap();
-        rodata.has_exact_v4 = settings.has_exact_v4().into();
-        rodata.has_exact_v6 = settings.has_exact_v6().into();
-        rodata.has_any_address = settings.has_any_address().into();
-        if let Some(first) = settings.services.first() {
-            let place = &mut rodata.first_service;
-            (place.address, place.port, place.family) = service_key(first).fields();
-        }
+        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| missing("read-only data"))?;
+        write_services!(rodata, settings);
         rodata.watched = watched;
         rodata.branch_seed = branch_seed;
         let skeleton =
             open.load().map_err(|error| failed("loading the program that sees answers", &error))?;
-        for (index, service) in (0_u32..).zip(&settings.services) {
-            let key = service_key(service).bytes();
-            let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
-            entered.map_err(|error| failed("entering a service whose answers are seen", &error))?;
-        }
+        enter_services(&skeleton.maps.services, settings)?;
         Ok(Self { skeleton })
     }
 
@@ -154,7 +142,8 @@ impl Answers {
     ///
     /// [`Error::Kernel`] without memory mapping of BPF arrays.
     pub fn set_own_sockets(&mut self, cookies: [u64; 2]) -> Result<(), Error> {
-        self.skeleton.maps.data_own_data.as_deref_mut().ok_or_else(unmapped)?.own_sockets = cookies;
+        self.skeleton.maps.data_own_data.as_deref_mut().ok_or_else(|| missing("own sockets"))?.own_sockets =
+            cookies;
         Ok(())
     }
 
@@ -209,13 +198,6 @@ impl Answers {
     }
 }
 
-fn unmapped() -> Error {
-    Error::Kernel {
-        action: "mapping the data of the program that sees answers".to_owned(),
-        source: std::io::Error::from(std::io::ErrorKind::Unsupported),
-    }
-}
-
 /// Reads the counters from any thread.
 #[derive(Debug)]
 pub struct AnswerReader {
@@ -231,16 +213,8 @@ impl AnswerReader {
     pub fn read(&self, service: usize) -> Result<AnswerCounters, Error> {
         let (what, limit) = ("service", SERVICES_MAX);
         let index = u32::try_from(service).ok().filter(|_| service < limit);
-        let key = index.ok_or(Error::OutOfTable { what, index: service, limit })?.to_ne_bytes();
-        let tables = self.map.lookup_percpu(&key, MapFlags::ANY);
-        let tables = tables.map_err(|error| Error::from_libbpf("reading the counters of answers", &error))?;
-        let mut sums = [0_u64; WORDS];
-        for table in tables.unwrap_or_default() {
-            for (sum, word) in sums.iter_mut().zip(table.as_chunks::<8>().0) {
-                *sum += u64::from_ne_bytes(*word);
-            }
-        }
-        Ok(AnswerCounters::of(&sums))
+        let key = index.ok_or(Error::OutOfTable { what, index: service, limit })?;
+        Ok(AnswerCounters::of(&sum_of_cpus(&self.map, key, "answers")?))
     }
 }
 

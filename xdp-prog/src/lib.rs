@@ -45,6 +45,7 @@ mod locals;
 mod meta;
 mod probe;
 mod samples;
+mod services;
 mod settings;
 mod side_door;
 mod skeleton;

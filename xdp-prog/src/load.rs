@@ -1,11 +1,10 @@
 //! Loading: settings into read-only data, the program through the verifier, services into their table; then what
 //! the worker sets while it runs: sockets and gate words. Settings that can change while it runs are in `change.rs`.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::abi::{QUEUES_MAX, RINGS, SERVICES_MAX};
 use crate::change::Told;
@@ -13,7 +12,7 @@ use crate::counters::{self, CounterReader, Counters, Tables};
 use crate::lists::SourceLists;
 use crate::locals::Locals;
 use crate::samples::SampleRing;
-use crate::settings::service_key;
+use crate::services::{enter_services, object_place, write_services};
 use crate::skeleton::{ClassifierSkel, ClassifierSkelBuilder, types};
 use crate::test_run::TestRuns;
 use crate::{Error, Settings};
@@ -46,9 +45,8 @@ impl Classifier {
     /// [`Error::Settings`], [`Error::NotPermitted`], [`Error::NoMemory`], [`Error::Kernel`].
     pub fn load(settings: &Settings) -> Result<Self, Error> {
         settings.check()?;
-        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = ClassifierSkelBuilder::default()
-            .open(place)
+            .open(object_place())
             .map_err(|error| Error::from_libbpf("opening the XDP program", &error))?;
         let buckets = settings.transaction_buckets.max(1);
         open.maps
@@ -78,11 +76,7 @@ impl Classifier {
             [handle_of(&maps.allowed_ipv4)?, handle_of(&maps.allowed_ipv6)?],
             handle_of(&maps.data_lists)?,
         );
-        for (index, service) in (0_u32..).zip(&settings.services) {
-            let key = service_key(service).bytes();
-            let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
-            entered.map_err(|error| Error::from_libbpf(format!("entering service {index}"), &error))?;
-        }
+        enter_services(&skeleton.maps.services, settings)?;
         let (test_runs, locals, told) = Default::default();
         let mut classifier = Self { skeleton, test_runs, locals, lists: Some(lists), told };
         classifier.change(settings)?;
@@ -226,14 +220,7 @@ fn handle_of(map: &libbpf_rs::MapMut<'_>) -> Result<MapHandle, Error> {
 
 fn write_settings(rodata: &mut types::rodata, settings: &Settings) {
     rodata.hash_key = *settings.hash_key.0;
-    rodata.service_ports = settings.port_bitmap();
-    rodata.has_exact_v4 = settings.has_exact_v4().into();
-    rodata.has_exact_v6 = settings.has_exact_v6().into();
-    rodata.has_any_address = settings.has_any_address().into();
-    if let Some(first) = settings.services.first() {
-        let place = &mut rodata.first_service;
-        (place.address, place.port, place.family) = service_key(first).fields();
-    }
+    write_services!(rodata, settings);
     rodata.max_frame_len = settings.max_frame_len;
     (rodata.link_addresses, rodata.link_addresses_count) = settings.link_address_words();
     rodata.vlans_checked = settings.vlans.is_some().into();

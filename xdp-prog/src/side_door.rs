@@ -6,18 +6,17 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramInput};
 
 use crate::abi::SIDE_DOOR_DEVICES_MAX;
 use crate::lists::SourceLists;
 use crate::load::missing;
 use crate::locals::Locals;
-use crate::settings::service_key;
+use crate::services::{enter_services, object_place, sum_of_cpus, write_services};
 use crate::skeleton::side_door::{SideDoorSkel, SideDoorSkelBuilder};
 use crate::{Error, Settings};
 
@@ -69,8 +68,7 @@ impl std::fmt::Debug for SideDoorAttached {
 
 impl SideDoor {
     /// Loads the program for the services of `settings` and the devices with these indexes; it looks into the classifier's
-    /// `lists`. As for the classifier, the
-    /// place of libbpf's object is never freed.
+    /// `lists`. As for the classifier, the place of libbpf's object is never freed.
     ///
     /// # Errors
     ///
@@ -83,9 +81,8 @@ impl SideDoor {
             return Err(Error::OutOfTable { what: "device number", index, limit });
         }
         let failed = |action: &str, error: &libbpf_rs::Error| Error::from_libbpf(action, error);
-        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = SideDoorSkelBuilder::default()
-            .open(place)
+            .open(object_place())
             .map_err(|error| failed("opening the side door's program", &error))?;
         let [[denied_ipv4, denied_ipv6], [allowed_ipv4, allowed_ipv6]] = lists.descriptors();
         for (list, shared) in [
@@ -96,24 +93,10 @@ impl SideDoor {
         ] {
             list.reuse_fd(shared).map_err(|error| failed("sharing a list of sources", &error))?;
         }
-        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| Error::Kernel {
-            action: "mapping the side door's read-only data".to_owned(),
-            source: std::io::Error::from(std::io::ErrorKind::Unsupported),
-        })?;
-        rodata.service_ports = settings.port_bitmap();
-        rodata.has_exact_v4 = settings.has_exact_v4().into();
-        rodata.has_exact_v6 = settings.has_exact_v6().into();
-        rodata.has_any_address = settings.has_any_address().into();
-        if let Some(first) = settings.services.first() {
-            let place = &mut rodata.first_service;
-            (place.address, place.port, place.family) = service_key(first).fields();
-        }
+        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| missing("read-only data"))?;
+        write_services!(rodata, settings);
         let skeleton = open.load().map_err(|error| failed("loading the side door's program", &error))?;
-        for (index, service) in (0_u32..).zip(&settings.services) {
-            let key = service_key(service).bytes();
-            let entered = skeleton.maps.services.update(&key, &index.to_ne_bytes(), MapFlags::NO_EXIST);
-            entered.map_err(|error| failed("entering a service at the side door", &error))?;
-        }
+        enter_services(&skeleton.maps.services, settings)?;
         for device in devices {
             let entered =
                 skeleton.maps.side_door_devices.update(&device.to_ne_bytes(), &[0; 4], MapFlags::ANY);
@@ -239,17 +222,7 @@ impl SideDoorCounterReader {
     ///
     /// The kernel's refusal; there is no reason for one.
     pub fn read(&self) -> Result<SideDoorCounters, Error> {
-        let tables = self
-            .map
-            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::from_libbpf("reading the side door's counters", &error))?;
-        let mut sums = [0_u64; OUTCOMES];
-        for table in tables.unwrap_or_default() {
-            for (sum, word) in sums.iter_mut().zip(table.as_chunks::<8>().0) {
-                *sum += u64::from_ne_bytes(*word);
-            }
-        }
-        let [assigned, no_socket, refused, denied] = sums;
+        let [assigned, no_socket, refused, denied] = sum_of_cpus::<OUTCOMES>(&self.map, 0, "the side door")?;
         Ok(SideDoorCounters { assigned, no_socket, refused, denied })
     }
 }

@@ -1,12 +1,12 @@
 //! The cost of a program that only redirects, to measure the classifier's by.
 
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{OpenObject, ProgramInput};
 
 use crate::Error;
+use crate::services::object_place;
 use crate::skeleton::yardstick::{YardstickSkel, YardstickSkelBuilder};
 
 /// The bare redirect, loaded.
@@ -25,9 +25,8 @@ impl Yardstick {
     ///
     /// [`Error::NotPermitted`], [`Error::NoMemory`], [`Error::Kernel`].
     pub fn load() -> Result<Self, Error> {
-        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let open = YardstickSkelBuilder::default()
-            .open(place)
+            .open(object_place())
             .map_err(|error| Error::from_libbpf("opening the yardstick", &error))?;
         let loaded = open.load().map_err(|error| Error::from_libbpf("loading the yardstick", &error))?;
         Ok(Self(loaded))
