@@ -31,7 +31,7 @@
 #include "words.h"
 #include "branch.h"
 
-/* Places of the table, a power of two. At 1024 picks a second a word lives for seconds. */
+/* Places of the table, a power of two. At 512 picks a second (overload::Picker) a word lives for seconds. */
 #define AWAITED_PLACES 4096
 
 /* A word: the highest bits of the hash, and microseconds of CLOCK_MONOTONIC modulo 12 days. 0 is none. */
@@ -47,7 +47,7 @@
 #define STATUSES	   8
 
 /*
- * Buckets of times: 64 us, then two an octave (above 2^n, and above 1.5 * 2^n us), the last above 12.6 s.
+ * Buckets of times: 64 us, then two an octave (above 2^n, and above 1.5 * 2^n us), the last above 16.8 s.
  * xdp-prog/src/answers.rs has their bounds.
  */
 #define FIRST_OCTAVE 6

@@ -5,7 +5,7 @@ use libbpf_rs::{MapType, ProgramType};
 
 use crate::Error;
 
-/// Every type of program that is used, by the name in `linux/bpf.h`.
+/// Every type of program that it cannot do without, by the name in `linux/bpf.h`.
 const PROGRAMS: [(ProgramType, &str); 2] =
     [(ProgramType::Xdp, "BPF_PROG_TYPE_XDP"), (ProgramType::SkLookup, "BPF_PROG_TYPE_SK_LOOKUP")];
 
