@@ -13,7 +13,8 @@ pub struct Silence {
     next: Nanos,
     /// Probes sent since the last answer.
     unanswered: u32,
-    /// One that never did may not know how, or not where it is asked.
+    /// Since it was there. One that never did may not know how, or not where it is asked; one that came back may be
+    /// another, or have another configuration.
     has_answered: bool,
     is_silent: bool,
 }
@@ -25,11 +26,11 @@ impl Silence {
         Self { interval, next: now, unanswered: 0, has_answered: false, is_silent: false }
     }
 
-    /// Whether a probe is due; the caller sends it. `has_socket`: nobody is asked who is not there, and it is not silence
-    /// that makes it so.
-    pub fn probe_is_due(&mut self, now: Nanos, has_socket: bool) -> bool {
-        if !has_socket {
-            (self.unanswered, self.is_silent, self.next) = (0, false, now);
+    /// Whether a probe is due; the caller sends it. `is_there`: nobody is asked who has no socket or whose address is not
+    /// here, and it is not silence that makes it so.
+    pub fn probe_is_due(&mut self, now: Nanos, is_there: bool) -> bool {
+        if !is_there {
+            (self.unanswered, self.has_answered, self.is_silent, self.next) = (0, false, false, now);
             return false;
         }
         if now < self.next {
@@ -90,14 +91,24 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_is_not_silent_and_is_asked_at_once_when_it_is_back() {
+    fn one_that_is_gone_is_not_silent_and_is_asked_at_once_when_it_is_back_and_judged_when_it_has_answered() {
         let mut silence = known();
         (0..9).for_each(|probe| {
             silence.probe_is_due(probe * INTERVAL, true);
         });
         assert!(silence.is_silent());
         assert!(!silence.probe_is_due(9 * INTERVAL, false) && !silence.is_silent());
-        assert!(silence.probe_is_due(9 * INTERVAL + 1, true));
+        for probe in 0..9 {
+            assert!(
+                silence.probe_is_due((9 + probe) * INTERVAL + 1, true) && !silence.is_silent(),
+                "{probe}"
+            );
+        }
+        silence.answered();
+        (18..22).for_each(|probe| {
+            silence.probe_is_due(probe * INTERVAL + 1, true);
+        });
+        assert!(silence.is_silent());
     }
 
     proptest! {

@@ -312,7 +312,7 @@ impl Instance {
     fn watch_health(&mut self, config: &Config) -> anyhow::Result<()> {
         let now_ns = clock::now();
         self.judges = Judges::new(config, self.answers.as_ref(), &self.judged, now_ns)?;
-        self.probes = Probes::new(config, &self.judged, now_ns)?;
+        self.probes = Probes::new(config, &self.judged, now_ns);
         Ok(())
     }
 

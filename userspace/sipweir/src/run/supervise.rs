@@ -50,7 +50,7 @@ impl Instance {
             self.watchdog.look(self.workers.iter().map(|worker| &*worker.counters));
             metadata.check(&self.classifier);
             self.judges.look(clock::now());
-            self.probes.look(clock::now());
+            self.probes.look(&local, clock::now());
             if let Some(sweeper) = &mut sweeper {
                 sweeper.sweep(clock::now());
                 self.occupancy.evicted_in_kernel.store(self.classifier.evicted(), Ordering::Relaxed);
